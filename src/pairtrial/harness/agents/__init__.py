@@ -1,0 +1,14 @@
+"""Agent adapters, found by name at run time."""
+
+from __future__ import annotations
+
+from pairtrial.harness.agents.base import (
+    AgentAdapter,
+    AgentManifest,
+    Expected,
+    Invocation,
+    load_adapter,
+    render_prompt,
+)
+
+__all__ = ["AgentAdapter", "AgentManifest", "Expected", "Invocation", "load_adapter", "render_prompt"]
