@@ -237,55 +237,32 @@ def lattice_interval(
     """Interval from a lattice distribution; ``observed`` is the estimate as a lattice integer."""
     cumulative = lattice.weights.cumsum()
     index = observed - lattice.first
-    p_equal = float(lattice.weights[index])
-    p_less = float(cumulative[index - 1]) if index else 0.0
-    if acceleration is None:
-        alphas: tuple[float, float] | None = ((1.0 - level) / 2.0, (1.0 + level) / 2.0)
-        z0 = None
-    else:
-        share = p_less + (p_equal / 2.0 if method.endswith("mid") else 0.0)
-        z0, alphas = bca_alphas(share, acceleration, level)
+    equal = float(lattice.weights[index])
+    less = float(cumulative[index - 1]) if index else 0.0
+    z0: float | None = None
+    alphas: tuple[float, float] | None = ((1.0 - level) / 2.0, (1.0 + level) / 2.0)
+    if acceleration is not None:
+        z0, alphas = bca_alphas(less + (equal / 2.0 if method.endswith("mid") else 0.0), acceleration, level)
     if alphas is None:
         reason = "BCa undefined: the bias correction or the acceleration is too large"
         return BootstrapInterval(
-            estimate,
-            None,
-            None,
-            level,
-            method,
-            reason,
-            se=se,
-            acceleration=acceleration,
-            p_less=p_less,
-            p_equal=p_equal,
+            estimate, None, None, level, method, reason, None, None, se, z0, acceleration, None, None, less, equal
         )
     low = lattice.at_index(quantile_index(cumulative, alphas[0]))
     high = lattice.at_index(quantile_index(cumulative, alphas[1]))
     return BootstrapInterval(
-        estimate,
-        float(low),
-        float(high),
-        level,
-        method,
-        None,
-        low,
-        high,
-        se,
-        z0,
-        acceleration,
-        *alphas,
-        p_less,
-        p_equal,
+        estimate, float(low), float(high), level, method, None, low, high, se, z0, acceleration, *alphas, less, equal
     )
 
 
-def bca_alphas(
-    share_below: float, acceleration: float, level: float
-) -> tuple[float | None, tuple[float, float] | None]:
-    """BCa bias correction and the two probabilities ``Phi(z0 + (z0 + z)/(1 - a (z0 + z)))``; None if undefined."""
-    if not 0.0 < share_below < 1.0:
+def bca_alphas(below: float, acceleration: float, level: float) -> tuple[float | None, tuple[float, float] | None]:
+    """BCa bias correction and the two probabilities ``Phi(z0 + (z0 + z)/(1 - a (z0 + z)))``; None if undefined.
+
+    ``below`` is the share of bootstrap replicates below the estimate.
+    """
+    if not 0.0 < below < 1.0:
         return None, None
-    z0 = normal_quantile(share_below)
+    z0 = normal_quantile(below)
     alphas = []
     for z in (normal_quantile((1.0 - level) / 2.0), normal_quantile((1.0 + level) / 2.0)):
         denominator = 1.0 - acceleration * (z0 + z)

@@ -1,7 +1,7 @@
 """Several comparisons: Holm decides, the others are printed for comparison.
 
 Every procedure takes the whole registered family. A comparison that could not be run stays in it: pass ``None`` and
-it counts as p = 1. The arithmetic is exact on the given numbers, so three times 1/60 is not above 1/20.
+it counts as p = 1. The arithmetic is exact on the given numbers: an exact p of 1/60 among three is 1/20, not more.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -21,10 +22,7 @@ def flip_rate(flips: int, n: int, level: float = 0.95) -> Interval:
     n
         All tasks. With n = 0 there is no rate.
     """
-    interval = clopper_pearson(flips, n, level)
-    return Interval(
-        interval.estimate, interval.low, interval.high, level, "flip rate, clopper-pearson", interval.reason
-    )
+    return dataclasses.replace(clopper_pearson(flips, n, level), method="flip rate, clopper-pearson")
 
 
 def odd_one_out(odd: int, mixed: int, method: str = "exact") -> HypothesisTest:

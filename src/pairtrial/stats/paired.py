@@ -218,15 +218,14 @@ def _subset_tail(sizes: dict[int, int], whole: int, first: int, width: int) -> i
         for _ in range(times):
             packed += packed << (size * width)
     packed >>= first * width
-    data, mask, tail = packed, (1 << width) - 1, 0
+    data = packed
     # fold halves onto each other: adding fields is safe because all counts together are below 2**width
     fields = whole - first + 1
     while fields > 1:
         half = (fields + 1) // 2
         data = (data >> (half * width)) + (data & ((1 << (half * width)) - 1))
         fields = half
-    tail = data & mask
-    return tail
+    return data & ((1 << width) - 1)
 
 
 def _subset_tail_float(sizes: dict[int, int], first: int) -> float:

@@ -6,6 +6,7 @@ import hashlib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pairtrial.stats._numbers import StatsError, count
 from pairtrial.stats.results import Result
@@ -79,7 +80,7 @@ def balance(orders: Sequence[Sequence[int]]) -> Balance:
             raise StatsError(f"{tuple(order)} is not an order of the arms 0..{k - 1}")
         for place, arm in enumerate(order):
             positions[arm][place] += 1
-        for first, second in zip(order, order[1:], strict=False):
+        for first, second in pairwise(order):
             successions[first][second] += 1
     flat = [c for row in positions for c in row]
     off = [c for i, row in enumerate(successions) for j, c in enumerate(row) if i != j] or [0]
