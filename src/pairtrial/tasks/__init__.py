@@ -1,1 +1,29 @@
+"""Task packs: real packages at a pinned state with one defect folded in.
 
+`load_pack` reads a pack, `prepare` makes its trees and environment, `copy_workspace` gives a rollout its copy.
+"""
+
+from __future__ import annotations
+
+from pairtrial.tasks.environment import Environment, verify_environment
+from pairtrial.tasks.model import Category, Framework, Span
+from pairtrial.tasks.pack import Pack, Target, Task, load_pack
+from pairtrial.tasks.workspace import Prepared, copy_workspace, prepare, task_env, test_command, unbroken_tree
+
+__all__ = [
+    "Category",
+    "Environment",
+    "Framework",
+    "Pack",
+    "Prepared",
+    "Span",
+    "Target",
+    "Task",
+    "copy_workspace",
+    "load_pack",
+    "prepare",
+    "task_env",
+    "test_command",
+    "unbroken_tree",
+    "verify_environment",
+]

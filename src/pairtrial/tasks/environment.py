@@ -1,0 +1,236 @@
+"""The environment that a target's tests run in: a virtual environment made from the lock, never holding the target.
+
+It lies in the cache under the digest of what goes into it and is built under another name and renamed, so what is there
+is whole. Files are copied, not linked to the cache of ``uv``: whatever an agent does to them stays here. Bytecode is
+compiled once, with hashes instead of times, so a copy of the environment is as fast and as equal as the original.
+"""
+
+from __future__ import annotations
+
+import email.parser
+import functools
+import json
+import os
+import platform
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from packaging.utils import canonicalize_name
+
+from pairtrial.core.canonical import digest_json, sha256_hex, tree_digest
+from pairtrial.core.disk import write_atomic
+from pairtrial.core.errors import EnvironmentFault, TaskError
+from pairtrial.tasks.index import tool_environment
+from pairtrial.tasks.locking import building_folder, locked
+from pairtrial.tasks.pack import Target
+
+RECORD = "pairtrial-environment.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A built environment."""
+
+    root: Path
+    digest: str
+    """Of Python, platform and installed set: equal where tests mean the same."""
+    toolchain: Mapping[str, Any]
+    """``python``, ``implementation``, ``platform``, ``uv``, ``packages`` and their digest ``installed``."""
+    tree: str
+    """Tree digest of everything in it, to notice that somebody wrote into it."""
+
+    @property
+    def bin(self) -> Path:
+        """Folder that goes first on ``PATH``."""
+        return self.root / "bin"
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.root / "bin" / "python"
+
+    @property
+    def base(self) -> Path:
+        """Installation that the interpreter belongs to; a sandbox must show it."""
+        return Path(sys.base_prefix)
+
+
+async def build_environment(target: Target, cache: Path, tree: Path | None) -> Environment:
+    """The environment of ``target``, from the cache or built now.
+
+    ``tree`` is the unpacked target, whose ``PKG-INFO`` says what it requires; only read when ``metadata`` is on.
+    """
+    metadata = _metadata(target, tree)
+    key = digest_json(
+        {
+            "format": _FORMAT,
+            "lock": sha256_hex(target.lock.encode()),
+            "metadata": metadata,
+            "python": sys.version,
+            "interpreter": _interpreter(),
+            "platform": sysconfig.get_platform(),
+        }
+    )
+    final = cache / "environments" / key[:32]
+    found = await anyio.to_thread.run_sync(_load, final)
+    if found is not None:
+        return found
+    async with locked(cache, f"environment-{key[:32]}"):
+        found = await anyio.to_thread.run_sync(_load, final)
+        if found is None:
+            found = await _build(target, final, metadata)
+    return found
+
+
+async def verify_environment(environment: Environment) -> None:
+    """`EnvironmentFault` when a file of the environment is no longer what was installed."""
+    found = await anyio.to_thread.run_sync(_tree, environment.root)
+    if found != environment.tree:
+        raise EnvironmentFault(
+            f"{environment.root}: files of the environment have changed since it was built",
+            hint="remove the folder; it is built again",
+            slug="environment-changed",
+        )
+
+
+def _interpreter() -> str:
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def _tree(root: Path) -> str:
+    return tree_digest(root, exclude=(RECORD,))
+
+
+def _load(final: Path) -> Environment | None:
+    try:
+        record = json.loads((final / RECORD).read_bytes())
+        if not (final / "bin" / "python").exists():
+            return None
+        return Environment(final, record["digest"], record["toolchain"], record["tree"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+async def _build(target: Target, final: Path, metadata: str | None) -> Environment:
+    building = await anyio.to_thread.run_sync(building_folder, final)
+    try:
+        root = building / "environment"
+        await _uv(
+            target,
+            "venv",
+            ["venv", "--relocatable", "--no-project", "--python", _interpreter(), os.fspath(root)],
+        )
+        lock = building / "requirements.lock"
+        lock.write_text(target.lock, encoding="utf-8")
+        options = ["--require-hashes", "--no-deps", "--no-build", "--link-mode", "copy", "--compile-bytecode"]
+        python = os.fspath(root / "bin" / "python")
+        await _uv(target, "install", ["pip", "install", "--python", python, *options, "-r", os.fspath(lock)])
+        site = await anyio.to_thread.run_sync(_site_packages, root)
+        if metadata is not None and target.name is not None:
+            await anyio.to_thread.run_sync(_write_metadata, site, target, metadata)
+        await _uv(target, "check", ["pip", "check", "--python", python])
+        record = await anyio.to_thread.run_sync(_record, root, site, await _uv_version(target))
+        write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+        await anyio.to_thread.run_sync(_publish, root, final)
+    finally:
+        await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, building, ignore_errors=True))
+    built = _load(final)
+    if built is None:
+        raise EnvironmentFault(f"{final}: the environment that was built cannot be read", slug="environment-failed")
+    return built
+
+
+def _publish(root: Path, final: Path) -> None:
+    if final.exists():
+        # Whatever is there could not be loaded: half of an older build, or damaged by hand.
+        shutil.rmtree(final)
+    root.rename(final)
+
+
+def _site_packages(root: Path) -> Path:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return root / "lib" / version / "site-packages"
+
+
+def _metadata(target: Target, tree: Path | None) -> str | None:
+    """Text of our own ``METADATA``: name, version and what the target requires, nothing else of theirs."""
+    if not target.document.environment.metadata or target.name is None:
+        return None
+    lines = ["Metadata-Version: 2.1", f"Name: {target.name}", f"Version: {target.version}"]
+    information = tree / "PKG-INFO" if tree is not None else None
+    if information is not None and information.is_file():
+        fields = email.parser.BytesParser().parsebytes(information.read_bytes(), headersonly=True)
+        for requirement in fields.get_all("Requires-Dist", []):
+            if "extra" not in requirement.partition(";")[2]:
+                lines.append(f"Requires-Dist: {' '.join(str(requirement).split())}")
+    return "\n".join(lines) + "\n"
+
+
+def _write_metadata(site: Path, target: Target, metadata: str) -> None:
+    name = canonicalize_name(str(target.name)).replace("-", "_")
+    folder = site / f"{name}-{target.version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(metadata, encoding="utf-8")
+    # uv reads this file when it checks the set; the values are those of any pure Python package.
+    wheel = "Wheel-Version: 1.0\nGenerator: pairtrial\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    (folder / "WHEEL").write_text(wheel, encoding="utf-8")
+    (folder / "INSTALLER").write_text("pairtrial\n", encoding="utf-8")
+    (folder / "RECORD").write_text("", encoding="utf-8")
+
+
+def _record(root: Path, site: Path, uv: str) -> dict[str, Any]:
+    packages = sorted(item.name.removesuffix(".dist-info") for item in site.glob("*.dist-info"))
+    identity = {
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "platform": sysconfig.get_platform(),
+        "packages": packages,
+        "installed": digest_json(packages),
+    }
+    return {"digest": digest_json(identity), "toolchain": {**identity, "uv": uv}, "tree": _tree(root)}
+
+
+async def _uv_version(target: Target) -> str:
+    return (await _uv(target, "version", ["--version"])).split()[1]
+
+
+async def _uv(target: Target, step: str, arguments: Sequence[str]) -> str:
+    from uv import find_uv_bin
+
+    environment = await anyio.to_thread.run_sync(tool_environment)
+    environment |= {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
+    done = await anyio.run_process([find_uv_bin(), *arguments], check=False, env=environment)
+    if done.returncode == 0:
+        return done.stdout.decode(errors="replace")
+    raise _uv_fault(target, step, done.stderr.decode(errors="replace"))
+
+
+def _uv_fault(target: Target, step: str, text: str) -> EnvironmentFault | TaskError:
+    chatter = ("Using Python", "Checked", "Resolved", "Prepared", "Installed", "Found")
+    said = " ".join(" ".join(line for line in text.splitlines() if not line.startswith(chatter)).split())[-1500:]
+    where = target.folder / target.document.environment.lock
+    if step == "check":
+        return TaskError(
+            f"{where}: incomplete: {said}",
+            hint="compile the lock again so that it holds every transitive requirement",
+            slug="incomplete-lock",
+        )
+    if step == "install" and "hash" in text.lower() and "mismatch" in text.lower():
+        return TaskError(f"{where}: {said}", hint="the index delivers other files than were pinned", slug="wrong-hash")
+    if step == "install" and any(
+        word in text for word in ("no version", "no usable wheels", "no wheels", "unsatisfiable")
+    ):
+        return TaskError(f"{where}: cannot be installed: {said}", hint="compile the lock again", slug="bad-lock")
+    return EnvironmentFault(
+        f"{target.id}: uv {step} failed: {said}",
+        hint="check the network and the index that uv or pip is configured with",
+        slug="environment-failed",
+    )

@@ -1,0 +1,72 @@
+"""One builder at a time: a lock file for everything that is put into the cache."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from pairtrial.core.disk import remove_tree
+from pairtrial.core.errors import EnvironmentFault
+
+_POLL_S = 0.05
+
+
+@asynccontextmanager
+async def locked(cache: Path, name: str) -> AsyncIterator[None]:
+    """Hold the lock ``name`` of the cache; other tasks, threads and processes wait.
+
+    The kernel gives the lock back when its holder dies, so there is no stale lock to clean up.
+    """
+    folder = make_folder(cache / "locks")
+    try:
+        descriptor = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as fault:
+        raise _unwritable(folder, fault) from fault
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await anyio.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> Path:
+    """``path``, made when needed; `EnvironmentFault` when the disk refuses."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise _unwritable(path, fault) from fault
+    return path
+
+
+def building_folder(final: Path) -> Path:
+    """A fresh folder beside ``final`` to build it in.
+
+    To be called with the lock of ``final`` held: what an earlier builder left behind when it was killed is removed.
+    """
+    parent = make_folder(final.parent)
+    prefix = f".{final.name}."
+    for left in parent.glob(f"{prefix}*"):
+        remove_tree(left)
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    except OSError as fault:
+        raise _unwritable(parent, fault) from fault
+
+
+def _unwritable(path: Path, fault: OSError) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"{path}: the cache cannot be written ({fault.strerror})",
+        hint="check the disk, or name another folder in PAIRTRIAL_CACHE",
+        slug="unwritable-cache",
+    )

@@ -1,0 +1,193 @@
+"""The documents that an author writes: ``pack.yaml``, ``target.yaml`` and ``task.yaml``.
+
+They hold names, versions, hashes and our own edit, never the target's source text. What they refer to (prompt,
+dependency lock, baseline) is read and cross-checked by `pairtrial.tasks.pack`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from pairtrial.core.model import Model, RelPath, Sha256, Slug
+
+MAX_OLD = 60
+"""Characters of the target that one span may quote: enough for a token, too few to be their text."""
+MAX_NEW = 200
+
+
+def _project(value: str) -> str:
+    if not value.replace("-", "").replace("_", "").replace(".", "").isalnum() or not value.isascii():
+        raise ValueError("must be the name of a package")
+    return value
+
+
+def _version(value: str) -> str:
+    try:
+        Version(value)
+    except InvalidVersion:
+        raise ValueError("must be one exact version, such as 1.2.0") from None
+    return value
+
+
+ProjectName = Annotated[str, AfterValidator(_project)]
+"""Name of a distribution as its registry spells it."""
+ExactVersion = Annotated[str, AfterValidator(_version)]
+"""One version, not a range."""
+Folder = Literal["."] | RelPath
+"""Folder below the root of the tree, or ``.`` for the root."""
+Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
+TestId = Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern=r"^[^\r\n]+$")]
+"""A test id exactly as the framework's reporter gives it."""
+
+
+class PypiSdist(Model):
+    """A source distribution on the user's package index, identified by its hash."""
+
+    kind: Literal["pypi-sdist"]
+    name: ProjectName
+    version: ExactVersion
+    sha256: Sha256
+    """Of the archive; what the index says about it is not believed."""
+
+
+class Local(Model):
+    """A folder beside ``target.yaml``."""
+
+    kind: Literal["local"]
+    path: RelPath
+    """Relative to the folder of ``target.yaml``."""
+    tree: Sha256
+    """Its tree digest, without ``.git`` and caches."""
+    name: ProjectName | None = None
+    """Name for the metadata of the environment; needed when ``metadata`` is true."""
+    version: ExactVersion | None = None
+
+
+Source = Annotated[PypiSdist | Local, Field(discriminator="kind")]
+"""Where a target comes from; a further kind is one more model here and one more fetcher in `sources`."""
+
+
+class EnvironmentSpec(Model):
+    """What the tests need beside the target, which itself is never installed."""
+
+    lock: RelPath
+    """Requirements with ``==`` pins and SHA-256 hashes, all transitive ones among them."""
+    metadata: bool = False
+    """Write a minimal ``.dist-info`` of the target (name, version, requirements), for ``importlib.metadata``."""
+
+
+class Framework(StrEnum):
+    """Test frameworks that tasks can use."""
+
+    PYTEST = "pytest"
+
+
+class TestsSpec(Model):
+    """How the target's own tests are run."""
+
+    __test__ = False
+
+    framework: Framework
+    args: tuple[str, ...] = ()
+    """Arguments after ``python -m pytest``."""
+    paths: tuple[RelPath, ...] = Field(min_length=1)
+    """What to collect, relative to the root of the tree."""
+    ignore: dict[RelPath, Line] = Field(default_factory=dict)
+    """Test files or ids that are left out, each with its reason."""
+    timeout_s: float = Field(default=120.0, gt=0, le=3600)
+    """For one run of the whole suite."""
+
+
+class TargetDocument(Model):
+    """A real package at a pinned state."""
+
+    schema_: Literal["pairtrial.target.v1"] = Field(alias="schema")
+    id: Slug
+    source: Source
+    license: Line
+    """SPDX expression of the target's licence."""
+    environment: EnvironmentSpec
+    pythonpath: tuple[Folder, ...] = (".",)
+    """Folders put on ``PYTHONPATH``, so that the edited copy is the only copy."""
+    tests: TestsSpec
+    protected: tuple[Line, ...] = ()
+    """Globs protected in grading beyond the framework's own."""
+    baseline: RelPath
+    """File that lists every test id that passes on the unbroken tree, one a line."""
+
+    @model_validator(mode="after")
+    def _metadata_has_a_name(self) -> TargetDocument:
+        local = self.source
+        if self.environment.metadata and isinstance(local, Local) and (local.name is None or local.version is None):
+            raise ValueError("environment.metadata: true needs source.name and source.version")
+        return self
+
+
+class Category(StrEnum):
+    """Kinds of defect."""
+
+    BOUNDARY = "boundary"
+    CONDITION = "condition"
+    OPERAND = "operand"
+    MISSING_CASE = "missing-case"
+    STATE = "state"
+    PARSING = "parsing"
+    ORDERING = "ordering"
+    TYPE = "type"
+    CONSTANT = "constant"
+    CALL = "call"
+
+
+class Span(Model):
+    """One edit of ours at one place of the unbroken file."""
+
+    file: RelPath
+    scope: Line | None = None
+    """Function or method that the place lies in (``Class.method``); checked for Python files."""
+    line: int = Field(ge=1)
+    """Counted from 1, in the unbroken file."""
+    column: int = Field(ge=0)
+    """Characters before the place on its line."""
+    old: str = Field(max_length=MAX_OLD)
+    """What stands there, checked before anything is changed."""
+    new: str = Field(max_length=MAX_NEW)
+    """What replaces it."""
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Span:
+        if self.old == self.new:
+            raise ValueError("old and new are the same: nothing would change")
+        return self
+
+
+class TaskDocument(Model):
+    """One defect folded into one target, and what must pass when it is mended."""
+
+    schema_: Literal["pairtrial.task.v1"] = Field(alias="schema")
+    id: Slug
+    title: Line
+    target: Slug
+    category: Category
+    prompt: RelPath
+    """File with the user's words and one example that fails."""
+    defect: tuple[Span, ...] = Field(min_length=1)
+    fail_to_pass: tuple[TestId, ...] = Field(min_length=1)
+    """Ids that the defect breaks: hidden from the agent, all must pass afterwards."""
+    hide: tuple[RelPath, ...] = ()
+    """Further files that the agent must not see (data that spells out the expected results)."""
+    expect: dict[str, str] = Field(default_factory=dict, max_length=0)
+    """Reserved; must be empty."""
+
+
+class PackDocument(Model):
+    """A pack: an ordered list of tasks."""
+
+    schema_: Literal["pairtrial.pack.v1"] = Field(alias="schema")
+    id: Slug
+    title: Line
+    tasks: tuple[Slug, ...] = Field(min_length=1)
+    """Folders of the pack, in the order in which they are listed."""

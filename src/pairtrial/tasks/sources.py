@@ -1,0 +1,156 @@
+"""Where a target's tree comes from: fetched, verified, unpacked.
+
+A kind of source is one class here: `fetch` brings verified bytes into the cache, `materialise` makes a tree of
+them. Adding a kind adds a model in `model`, a class and a line in `source_for`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+import anyio.to_thread
+
+from pairtrial.core.canonical import sha256_file, tree_digest, walk_tree
+from pairtrial.core.disk import fsync_folder
+from pairtrial.core.errors import EnvironmentFault, TaskError
+from pairtrial.tasks.archive import DROPPED, unpack
+from pairtrial.tasks.locking import building_folder, locked, make_folder
+from pairtrial.tasks.model import Local, PypiSdist
+from pairtrial.tasks.pack import Target
+
+MAX_DOWNLOAD_BYTES = 200 << 20
+LOCAL_EXCLUDED = (*sorted(DROPPED), ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv", "node_modules")
+"""Names that are no part of a local target, at any depth."""
+
+
+class TargetSource(Protocol):
+    """One kind of source."""
+
+    async def fetch(self, cache: Path) -> None:
+        """Make sure that the verified bytes are at hand; a second call needs no network."""
+
+    async def materialise(self, cache: Path, target: Path) -> None:
+        """Make the unbroken tree in the new folder ``target``; owner and modes are ours."""
+
+    async def digest(self) -> str:
+        """What identifies the tree."""
+
+
+def source_for(target: Target) -> TargetSource:
+    """The source of a target."""
+    match target.source:
+        case PypiSdist() as document:
+            return _Sdist(document, f"{target.id}: {document.name} {document.version}")
+        case Local() as document:
+            return _Folder(document, target.folder / document.path, target.id)
+
+
+class _Sdist:
+    def __init__(self, document: PypiSdist, name: str) -> None:
+        self._document = document
+        self._name = name
+
+    def _stored(self, cache: Path) -> Path:
+        return cache / "sources" / "sha256" / self._document.sha256
+
+    async def digest(self) -> str:
+        return self._document.sha256
+
+    async def fetch(self, cache: Path) -> None:
+        stored = self._stored(cache)
+        if stored.exists():
+            return
+        async with locked(cache, f"source-{self._document.sha256}"):
+            if stored.exists():
+                return
+            building = await anyio.to_thread.run_sync(building_folder, stored)
+            try:
+                await anyio.to_thread.run_sync(self._download, building / "archive", stored)
+            finally:
+                await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, building, ignore_errors=True))
+
+    def _download(self, temporary: Path, stored: Path) -> None:
+        from pairtrial.tasks.pypi import download_sdist
+
+        download_sdist(self._document, temporary, MAX_DOWNLOAD_BYTES)
+        found = sha256_file(temporary)
+        if found != self._document.sha256:
+            raise TaskError(
+                f"{self._name}: the index delivers an archive with SHA-256 {found}, pinned is {self._document.sha256}",
+                hint="do not use what the index gives; check the pin against a source that you trust",
+                slug="wrong-hash",
+            )
+        with temporary.open("rb") as handle:
+            os.fsync(handle.fileno())
+        temporary.rename(stored)
+        fsync_folder(stored.parent)
+
+    async def materialise(self, cache: Path, target: Path) -> None:
+        await self.fetch(cache)
+        await anyio.to_thread.run_sync(self._unpack, cache, target)
+
+    def _unpack(self, cache: Path, target: Path) -> None:
+        stored = self._stored(cache)
+        found = sha256_file(stored)
+        if found != self._document.sha256:
+            stored.unlink(missing_ok=True)
+            raise EnvironmentFault(
+                f"{stored}: damaged in the cache (SHA-256 {found}); it has been removed",
+                hint="run the command again to download it",
+                slug="damaged-cache",
+            )
+        unpack(stored, target, name=self._name)
+
+
+class _Folder:
+    def __init__(self, document: Local, folder: Path, name: str) -> None:
+        self._document = document
+        self._folder = folder
+        self._name = name
+
+    async def digest(self) -> str:
+        return self._document.tree
+
+    async def fetch(self, cache: Path) -> None:
+        await anyio.to_thread.run_sync(self._verify)
+
+    async def materialise(self, cache: Path, target: Path) -> None:
+        await anyio.to_thread.run_sync(self._copy, target)
+
+    def _verify(self) -> None:
+        if not self._folder.is_dir():
+            raise TaskError(f"{self._name}: source.path: {self._folder}: no such folder", slug="missing-file")
+        found = tree_digest(self._folder, exclude=LOCAL_EXCLUDED)
+        if found != self._document.tree:
+            raise TaskError(
+                f"{self._name}: source.tree: the folder {self._folder} has the digest {found}, "
+                f"pinned is {self._document.tree}",
+                hint="restore the folder, or pin the new digest",
+                slug="wrong-hash",
+            )
+
+    def _copy(self, target: Path) -> None:
+        make_folder(target)
+        for entry in walk_tree(self._folder, exclude=LOCAL_EXCLUDED):
+            place = target / entry.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if entry.kind == "link":
+                self._copy_link(entry.path, entry.source, place)
+            else:
+                shutil.copyfile(entry.source, place)
+                place.chmod(0o755 if entry.executable else 0o644)
+        found = tree_digest(target)
+        if found != self._document.tree:
+            self._verify()
+            raise TaskError(f"{self._name}: {self._folder} changed while it was copied", slug="wrong-hash")
+
+    def _copy_link(self, relative: str, source: Path, place: Path) -> None:
+        aim = os.fspath(source.readlink())
+        inside = os.path.normpath(os.path.join(os.path.dirname(relative), aim))  # noqa: PTH118, PTH120 - text only
+        if os.path.isabs(aim) or inside.startswith(".."):  # noqa: PTH117
+            raise TaskError(f"{self._name}: {relative}: a link that points outside", slug="archive-escape")
+        place.symlink_to(aim)

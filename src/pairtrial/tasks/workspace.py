@@ -1,0 +1,280 @@
+"""From a task to the trees that agents and graders get.
+
+``defective`` is the target with the defect in it and all its tests, for grading. ``visible`` is the same without the
+hidden tests, as a git repository with exactly one commit: author, date and message are constants, and there is no
+other object, reference, reflog, remote, tag, hook or template from which the fix could be read.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from pairtrial.core.canonical import digest_json, tree_digest, walk_tree
+from pairtrial.core.disk import remove_tree, write_atomic
+from pairtrial.core.errors import EnvironmentFault, TaskError
+from pairtrial.tasks.copying import copy_verified
+from pairtrial.tasks.defects import apply_defect
+from pairtrial.tasks.environment import Environment, build_environment
+from pairtrial.tasks.hiding import hide_files, hide_tests
+from pairtrial.tasks.locking import building_folder, locked
+from pairtrial.tasks.pack import Task
+from pairtrial.tasks.sources import source_for
+
+RECORD = "prepared.json"
+_FORMAT = 1
+COMMIT_DATE = 946684800
+"""2000-01-01T00:00:00Z: date of the commit and of every file, so that neither tells when a task was prepared."""
+_IDENTITY = ("Maintainer", "maintainer@example.invalid")
+_MESSAGE = "Initial import"
+# Files are copied for every rollout: only size and whole seconds of the time may decide that one is unchanged, else
+# the first `git status` of every rollout would read the whole tree. An edit gets today's time and is always seen.
+_GIT_CONFIG = f"""[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+\tcheckStat = minimal
+\ttrustctime = false
+[user]
+\tname = {_IDENTITY[0]}
+\temail = {_IDENTITY[1]}
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What `prepare` made; the trees lie in the cache and must not be written to."""
+
+    task: Task
+    visible: Path
+    """Git repository with one commit, without the hidden tests."""
+    visible_digest: str
+    """Tree digest of ``visible`` without ``.git``: the same on every machine."""
+    git_digest: str
+    """Tree digest of ``visible/.git``: of this preparation only."""
+    defective: Path
+    """Same tree with all original tests and no ``.git``."""
+    defective_digest: str
+    commit: str
+    environment: Environment
+
+
+async def prepare(task: Task, cache: Path) -> Prepared:
+    """Everything that a rollout or a grading of ``task`` needs, from the cache or made now.
+
+    Safe when several processes do it at once; what was killed half-way is built again.
+    """
+    source = source_for(task.target)
+    key = digest_json({"format": _FORMAT, "source": await source.digest(), **_ingredients(task)})
+    final = cache / "prepared" / key[:32]
+    record = await anyio.to_thread.run_sync(_load, final)
+    if record is None:
+        async with locked(cache, f"prepared-{key[:32]}"):
+            record = await anyio.to_thread.run_sync(_load, final)
+            if record is None:
+                record = await _build(task, cache, final)
+    environment = await build_environment(task.target, cache, final / "defective")
+    return Prepared(
+        task=task,
+        visible=final / "visible",
+        visible_digest=record["visible"],
+        git_digest=record["git"],
+        defective=final / "defective",
+        defective_digest=record["defective"],
+        commit=record["commit"],
+        environment=environment,
+    )
+
+
+async def unbroken_tree(task: Task, cache: Path, target: Path) -> None:
+    """The target as upstream made it, in the new folder ``target``.
+
+    Only for qualifying tasks, outside of any rollout: no unpacked copy of it is ever kept in the cache.
+    """
+    await source_for(task.target).materialise(cache, target)
+
+
+async def copy_workspace(prepared: Prepared, target: Path) -> None:
+    """Copy the visible tree with its repository to the new folder ``target``; its digest is checked on the way."""
+    await anyio.to_thread.run_sync(_copy_workspace, prepared, target)
+
+
+def _copy_workspace(prepared: Prepared, target: Path) -> None:
+    found = copy_verified(prepared.visible, target, exclude=(".git",))
+    git = copy_verified(prepared.visible / ".git", target / ".git")
+    if found != prepared.visible_digest or git != prepared.git_digest:
+        remove_tree(target)
+        raise EnvironmentFault(
+            f"{prepared.visible}: the prepared tree has been changed since it was made",
+            hint="remove the folder; it is prepared again",
+            slug="damaged-cache",
+        )
+
+
+def task_env(task: Task, prepared: Prepared, workspace: str, *, environment: str | None = None) -> dict[str, str]:
+    """The whole environment of a command in the workspace.
+
+    ``workspace`` and ``environment`` are the absolute paths as the command sees them; the latter defaults to where
+    the environment lies on this machine.
+    """
+    root = environment if environment is not None else os.fspath(prepared.environment.root)
+    folders = [workspace if item == "." else f"{workspace}/{item}" for item in task.target.document.pythonpath]
+    return {
+        "PATH": os.pathsep.join([f"{root}/bin", "/usr/local/bin", "/usr/bin", "/bin"]),
+        "PYTHONPATH": os.pathsep.join(folders),
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def test_command(task: Task) -> list[str]:
+    """The command that runs the target's tests, from the root of the workspace."""
+    tests = task.target.document.tests
+    left_out = [f"--deselect={item}" if "::" in item else f"--ignore={item}" for item in tests.ignore]
+    return ["python", "-m", "pytest", *tests.args, *left_out, *tests.paths]
+
+
+test_command.__test__ = False  # type: ignore[attr-defined]  # the name is no test of ours
+
+
+def _ingredients(task: Task) -> dict[str, Any]:
+    """What the trees depend on, beside the source: not the title, the prompt or the environment."""
+    return {
+        "defect": [span.model_dump(mode="json") for span in task.defect],
+        "fail_to_pass": list(task.fail_to_pass),
+        "baseline": digest_json(list(task.target.baseline)),
+        "hide": list(task.document.hide),
+    }
+
+
+def _load(final: Path) -> dict[str, str] | None:
+    """The record of a prepared task whose trees are still what they were; None means: make it again."""
+    try:
+        record = json.loads((final / RECORD).read_bytes())
+        whole = (
+            tree_digest(final / "visible", exclude=(".git",)) == record["visible"]
+            and tree_digest(final / "visible" / ".git") == record["git"]
+            and tree_digest(final / "defective") == record["defective"]
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record if whole else None
+
+
+async def _build(task: Task, cache: Path, final: Path) -> dict[str, str]:
+    building = await anyio.to_thread.run_sync(building_folder, final)
+    try:
+        root = building / "prepared"
+        root.mkdir()
+        defective, visible = root / "defective", root / "visible"
+        await source_for(task.target).materialise(cache, defective)
+        await anyio.to_thread.run_sync(_fold, task, defective, visible)
+        commit = await _commit(visible)
+        record = await anyio.to_thread.run_sync(_describe, defective, visible, commit)
+        write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+        if final.exists():
+            await anyio.to_thread.run_sync(remove_tree, final)
+        root.rename(final)
+    finally:
+        await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, building, ignore_errors=True))
+    return record
+
+
+def _fold(task: Task, defective: Path, visible: Path) -> None:
+    apply_defect(defective, task.defect, task=task.id)
+    shutil.copytree(defective, visible, symlinks=True)
+    hide_tests(visible, task.fail_to_pass, task.pass_to_pass, task=task.id)
+    hide_files(visible, task.document.hide, task=task.id)
+    for root in (defective, visible):
+        _drop_empty_folders(root)
+        for entry in walk_tree(root):
+            os.utime(entry.source, (COMMIT_DATE, COMMIT_DATE), follow_symlinks=False)
+
+
+def _drop_empty_folders(root: Path) -> None:
+    """Git keeps no empty folder, and no digest sees one."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        if folder != os.fspath(root) and not os.listdir(folder):  # noqa: PTH208 - os.walk gives strings
+            Path(folder).rmdir()
+
+
+def _describe(defective: Path, visible: Path, commit: str) -> dict[str, str]:
+    return {
+        "visible": tree_digest(visible, exclude=(".git",)),
+        "git": tree_digest(visible / ".git"),
+        "defective": tree_digest(defective),
+        "commit": commit,
+    }
+
+
+async def _commit(visible: Path) -> str:
+    """Make the one commit by plumbing, so that no reflog, hook or editor message ever exists."""
+    await _git(visible, ["init", "--quiet", "--template=", "--initial-branch=main"])
+    (visible / ".git" / "config").write_text(_GIT_CONFIG, encoding="utf-8")
+    # --force: what the target's own .gitignore names is part of its source distribution.
+    await _git(visible, ["add", "--all", "--force", "--", "."])
+    tree = await _git(visible, ["write-tree"])
+    commit = await _git(visible, ["commit-tree", tree, "-m", _MESSAGE])
+    await _git(visible, ["update-ref", "refs/heads/main", commit])
+    await _git(visible, ["repack", "-a", "-d", "-q", "--threads=1"])
+    await _git(visible, ["prune-packed", "-q"])
+    await anyio.to_thread.run_sync(_tidy_repository, visible / ".git")
+    await _git(visible, ["fsck", "--strict", "--no-progress"])
+    if await _git(visible, ["status", "--porcelain", "--ignored", "--untracked-files=all"]):
+        raise TaskError(f"{visible}: the prepared tree is not clean", slug="dirty-workspace")
+    return commit
+
+
+def _tidy_repository(git: Path) -> None:
+    for name in ("logs", "hooks", "branches", "description", "COMMIT_EDITMSG", "ORIG_HEAD", "info"):
+        remove_tree(git / name)
+
+
+async def _git(folder: Path, arguments: Sequence[str]) -> str:
+    options = ["-c", "core.logAllRefUpdates=false", "-c", "core.autocrlf=false", "-c", "core.safecrlf=false"]
+    try:
+        done = await anyio.run_process(
+            ["git", *options, *arguments], cwd=folder, check=False, env=_git_environment(folder)
+        )
+    except FileNotFoundError:
+        raise EnvironmentFault("git is not installed", hint="install git", slug="no-git") from None
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").split())[-500:]
+        raise EnvironmentFault(f"git {arguments[0]} failed while preparing: {said}", slug="git-failed")
+    return done.stdout.decode(errors="replace").strip()
+
+
+def _git_environment(folder: Path) -> Mapping[str, str]:
+    """Nothing of the user's git (templates, signing, hooks, line ends) may reach the commit."""
+    name, mail = _IDENTITY
+    date = f"{COMMIT_DATE} +0000"
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": os.fspath(folder),
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_CEILING_DIRECTORIES": os.fspath(folder.parent),
+        "GIT_AUTHOR_NAME": name,
+        "GIT_AUTHOR_EMAIL": mail,
+        "GIT_AUTHOR_DATE": date,
+        "GIT_COMMITTER_NAME": name,
+        "GIT_COMMITTER_EMAIL": mail,
+        "GIT_COMMITTER_DATE": date,
+    }
