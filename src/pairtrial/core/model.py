@@ -19,7 +19,14 @@ MAX_DOCUMENT_BYTES = 4 << 20
 class Model(BaseModel):
     """Base of every record: unknown keys are errors, values are frozen and never coerced."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
+        validate_by_name=True,  # ``schema_`` in code, ``schema`` in files
+        validate_by_alias=True,
+    )
 
 
 def _relative(value: str) -> str:

@@ -1,7 +1,7 @@
 """The startup assertion: what the agent itself says that it started with, against what the arm registered.
 
-It runs on every rollout, before its outcome is known. A rollout that fails it is ``invalid_environment``: logged, excluded with
-its block, and never run again until it passes.
+It runs on every rollout, before its outcome is known. A rollout that fails it is ``invalid_environment``: logged,
+excluded with its block, and never run again until it passes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ def startup_problems(startup: Startup, expected: Expected) -> tuple[str, ...]:
         elif server.status != "connected":
             problems.append(f"MCP server {server.name!r} is {server.status!r}, not connected")
         else:
-            same(f"tools of {server.name!r}", sorted(server.tools), sorted(expected.servers[server.name]))
+            same(f"tools of {server.name!r}", sorted(server.tools or ()), sorted(expected.servers[server.name]))
     same("tools", sorted(startup.tools), sorted(expected.tools))
     for skill in startup.skills:
         problems.append(f"skill {skill!r} is an intruder")
+    for name in sorted(startup.undeclared):
+        problems.append(f"{name!r} is reported at start-up and no arm declares it")
     same("context files", sorted(startup.context_files), sorted(expected.context_files))
     return tuple(problems)

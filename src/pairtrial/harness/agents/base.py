@@ -1,7 +1,8 @@
 """What an agent adapter is, and how a plan's agent becomes a command line.
 
-An adapter gets the prompt, the model and the limits. It gets no arm and no provider: so the command line and the environment of
-two arms cannot differ. What differs is the content of the MCP file, which the rollout writes to a fixed path.
+An adapter gets the prompt, the model and the limits. It gets no arm and no provider: so the command line and the
+environment of two arms cannot differ. What differs is the content of the MCP file, which the rollout writes to a
+fixed path.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class AgentManifest(Model):
 class Invocation:
     """How the agent is started, with placeholders for what belongs to one rollout.
 
-    ``${PYTHON}``, ``${WORKSPACE}``, ``${HOME}``, ``${MCP_FILE}`` and ``${SEED}`` are filled in at launch. The template is the same
-    bytes in every arm, and its digest stands in every receipt.
+    ``${PYTHON}``, ``${WORKSPACE}``, ``${HOME}``, ``${MCP_FILE}`` and ``${SEED}`` are filled in at launch. The template
+    is the same bytes in every arm, and its digest stands in every receipt.
     """
 
     argv: tuple[str, ...]

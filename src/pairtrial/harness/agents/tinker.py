@@ -22,9 +22,13 @@ class TinkerAdapter:
         return tree_digest(PROGRAM, exclude=("__pycache__",))
 
     def invocation(self, agent: AgentSpec, prompt: str) -> Invocation:
-        """The command line; the turn limit is its number of repair steps."""
+        """The command line; the turn limit is its number of repair steps.
+
+        ``-I`` keeps the task's own packages out of the agent's process: the workspace may hold a broken copy of
+        something that the agent itself imports.
+        """
         argv = (
-            "${PYTHON}", "-m", "pairtrial.harness.tinker",
+            "${PYTHON}", "-I", "-m", "pairtrial.harness.tinker",
             "--model", agent.model,
             "--mcp-config", "${MCP_FILE}",
             "--max-steps", str(agent.limits.turns),

@@ -1,0 +1,171 @@
+"""Running a plan: blocks in schedule order, a few at a time, resumable at any moment.
+
+What to do next is decided from the schedule and from which receipts exist, never from how a rollout ended, but for the
+registered retry of what the infrastructure lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import anyio
+
+from pairtrial.core.status import Status
+from pairtrial.harness.rollout import Experiment, run_attempt
+from pairtrial.prereg.plan import Plan
+from pairtrial.prereg.schedule import Block, Cell
+from pairtrial.runs.receipt import Receipt
+from pairtrial.runs.store import RunStore
+
+HOPELESS_BLOCKS = 3
+"""When so many blocks have ended and not one cell was graded, the run stops: something is wrong with all of them."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run is; what the progress bar and `status` print."""
+
+    planned: int
+    done: int = 0
+    by_status: Counter[str] = field(default_factory=Counter)
+    stopped: str | None = None
+    """Why the run ended before its last block, where it did."""
+    graded_blocks: int = 0
+    ended_blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CellState:
+    """What the receipts say about one cell."""
+
+    attempts: int
+    status: Status | None
+    """Status of the last attempt."""
+    spent: Decimal
+
+    def is_final(self, plan: Plan) -> bool:
+        """A cell is done unless it was never run, or the plan lets what was lost run again."""
+        if self.status is None:
+            return False
+        return not (self.status in plan.retries.statuses and self.attempts < plan.retries.max_attempts)
+
+
+UNTOUCHED = CellState(0, None, Decimal(0))
+
+
+def cost(receipt: Receipt, plan: Plan) -> Decimal:
+    """What an attempt cost; where the agent does not say, the registered cap is assumed."""
+    known = [Decimal(usage.cost_usd) for usage in receipt.usage if usage.cost_usd is not None]
+    return sum(known, Decimal(0)) if known else plan.budget.per_rollout_usd
+
+
+def cell_states(receipts: Iterable[Receipt], plan: Plan) -> dict[str, CellState]:
+    """State of every cell that has a receipt."""
+    states: dict[str, CellState] = {}
+    for receipt in receipts:
+        before = states.get(receipt.cell.id, UNTOUCHED)
+        spent = before.spent + cost(receipt, plan)
+        states[receipt.cell.id] = CellState(before.attempts + 1, receipt.status, spent)
+    return states
+
+
+class Batch:
+    """One call of `pairtrial run`."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        blocks: tuple[Block, ...],
+        store: RunStore,
+        *,
+        workers: int,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        self.experiment = experiment
+        self.blocks = blocks
+        self.store = store
+        self.workers = workers
+        self.on_progress = on_progress
+        plan = experiment.plan
+        self.states = cell_states((receipt for _, receipt in store.attempts()), plan)
+        self.spent = sum((state.spent for state in self.states.values()), Decimal(0))
+        self.reserved = Decimal(0)
+        self.progress = Progress(planned=sum(len(block.cells) for block in blocks))
+        for block in blocks:
+            for cell in block.cells:
+                state = self.states.get(cell.id, UNTOUCHED)
+                if state.is_final(plan) and state.status is not None:
+                    self._count(state.status)
+
+    def _count(self, status: Status) -> None:
+        self.progress.done += 1
+        self.progress.by_status[status.value] += 1
+
+    def todo(self, block: Block) -> list[Cell]:
+        """Cells of a block without a final receipt, in their order."""
+        plan = self.experiment.plan
+        return [cell for cell in block.cells if not self.states.get(cell.id, UNTOUCHED).is_final(plan)]
+
+    async def run(self) -> Progress:
+        """Run what is left; returns when every block is done or the run was stopped for a registered reason."""
+        pending = [block for block in self.blocks if self.todo(block)]
+        if not pending:
+            return self.progress
+        self.store.note("run-started", workers=self.workers, cells=sum(len(self.todo(block)) for block in pending))
+        queue = iter(pending)
+        async with anyio.create_task_group() as group:
+            for _ in range(min(self.workers, len(pending))):
+                group.start_soon(self._work, queue)
+        self.store.note("run-ended", reason=self.progress.stopped or "complete")
+        return self.progress
+
+    async def _work(self, queue: Iterable[Block]) -> None:
+        for block in queue:
+            if self.progress.stopped or not self._affordable(block):
+                return
+            await self._block(block)
+
+    def _affordable(self, block: Block) -> bool:
+        """Whole blocks only: one starts when it could not pass the ceiling even if all of it cost the cap."""
+        budget = self.experiment.plan.budget
+        need = budget.per_rollout_usd * len(self.todo(block))
+        if self.spent + self.reserved + need > budget.ceiling_usd:
+            self.progress.stopped = (
+                f"budget: {self.spent} of {budget.ceiling_usd} USD spent, the next block needs {need}"
+            )
+            return False
+        self.reserved += need
+        return True
+
+    async def _block(self, block: Block) -> None:
+        plan = self.experiment.plan
+        for cell in self.todo(block):
+            state = self.states.get(cell.id, UNTOUCHED)
+            while not state.is_final(plan):
+                attempt = state.attempts + 1
+                self.store.note("attempt-started", cell=cell.id, attempt=attempt)
+                receipt, files = await run_attempt(self.experiment, cell, attempt)
+                final = self.store.record(receipt, files)
+                spent = cost(final, plan)
+                state = CellState(attempt, final.status, state.spent + spent)
+                self.states[cell.id] = state
+                self.spent += spent
+                self.reserved -= min(self.reserved, plan.budget.per_rollout_usd)
+            if state.status is not None:
+                self._count(state.status)
+            self.on_progress(self.progress)
+        self._end_block(block)
+
+    def _end_block(self, block: Block) -> None:
+        statuses = [self.states.get(cell.id, UNTOUCHED).status for cell in block.cells]
+        self.progress.ended_blocks += 1
+        self.progress.graded_blocks += any(status is not None and status.is_graded for status in statuses)
+        if self.progress.ended_blocks >= HOPELESS_BLOCKS and self.progress.graded_blocks == 0:
+            names = ", ".join(sorted({status.value for status in statuses if status}))
+            self.progress.stopped = (
+                f"none of the first {self.progress.ended_blocks} blocks has a graded cell ({names}): "
+                "the fault is not in the work of the agent"
+            )

@@ -1,0 +1,176 @@
+"""The scorecard: the normalised result of a run, as data. Every report is made from it and from nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from pairtrial.core.canonical import canonical_json
+from pairtrial.core.model import Model, Sha256, Slug
+from pairtrial.prereg.wording import ClaimKind
+
+SCORECARD_FILE = "scorecard.json"
+
+
+class ArmCounts(Model):
+    """Where the cells of one arm went: planned = graded + invalid + not run."""
+
+    arm: Slug
+    kind: str
+    planned: int
+    graded: int
+    resolved: int
+    """Of the graded."""
+    finished: int
+    """Graded cells in which the agent believed that it was done; not a result."""
+    invalid: dict[str, int]
+    """Status → cells whose last attempt ended so."""
+    not_run: int
+    excluded: int
+    """Graded cells left out because another arm of their block is not graded."""
+    attempts: int
+    """All attempts, also those that were run again."""
+    interrupted: int
+    """Attempts that were started and left no receipt (the run was killed)."""
+    stop_reasons: dict[str, int]
+    context_used: int | None
+    """Graded cells with at least one call to the arm's servers; null for an arm without servers."""
+    touched_tests: int
+    """Graded cells whose work touched protected paths (put back before grading)."""
+
+
+class ExcludedBlock(Model):
+    """A block that does not count, and why."""
+
+    task: Slug
+    repetition: int
+    statuses: dict[str, str]
+    """Arm → status, `not_run` where there is none."""
+
+
+class TaskRow(Model):
+    """One task: resolved cells of its complete blocks by arm."""
+
+    task: Slug
+    category: str | None
+    blocks: int
+    """Complete blocks."""
+    resolved: dict[str, int]
+    finished: dict[str, int]
+
+
+class IntervalRecord(Model):
+    """An interval for a difference of proportions; null with a reason where there is none."""
+
+    method: str
+    level: float
+    low: float | None
+    high: float | None
+    reason: str | None
+
+
+class Comparison(Model):
+    """One arm against the control; the unit is the task."""
+
+    treatment: Slug
+    control: Slug
+    registered: bool
+    tasks: int
+    wins: int
+    """Tasks on which the treatment resolved more repetitions than the control."""
+    losses: int
+    ties: int
+    discordant: int
+    delta: float | None
+    """Mean over tasks of (treatment − control), as a proportion."""
+    test: str
+    p: float | None
+    p_holm: float | None
+    p_midp: float | None
+    s_value: float | None
+    """−log2 p: bits of evidence against equality."""
+    floor: int
+    """Discordant tasks that are needed before any result could be significant and registered."""
+    intervals: tuple[IntervalRecord, ...]
+    equivalence_p: float | None
+    effect: Annotated[ClaimKind, Field(strict=False)]
+    """What test, floor and margin say, before the evidence gates."""
+    disagreement: str | None
+    """One line where an interval and the test would tell different stories."""
+
+
+class Replicate(Model):
+    """What the control does when it is run again under another name."""
+
+    arm: Slug
+    blocks: int
+    flips: int
+    """Blocks in which control and replicate got different grades."""
+    rate: float | None
+    low: float | None
+    high: float | None
+    limit: float
+    odd_one_out: dict[str, Any]
+    """Treatment → test of whether the treatment is the odd one among the three more often than one time in three."""
+    mcnemar_p: float | None
+
+
+class Metric(Model):
+    """A registered secondary metric: described, never decisive."""
+
+    name: str
+    unit: str
+    arms: dict[str, dict[str, float | None]]
+    """Arm → median, mean and count over complete blocks."""
+    median_ratio: dict[str, float | None]
+    """Treatment → median over tasks of treatment/control."""
+
+
+class Claim(Model):
+    """The one sentence that the evidence authorises for a comparison."""
+
+    treatment: Slug
+    kind: Annotated[ClaimKind, Field(strict=False)]
+    sentence: str
+    gates: tuple[str, ...]
+    """Evidence gates that said no."""
+
+
+class Scorecard(Model):
+    """Everything that is said about a run."""
+
+    schema_: Annotated[Literal["pairtrial.scorecard.v1"], Field(alias="schema")]
+    plan_id: Sha256
+    plan: Slug
+    question: str
+    conflict_of_interest: str
+    agent: dict[str, str]
+    agent_limits: str
+    """What a result with this agent cannot say."""
+    embedded: bool
+    isolation: tuple[str, ...]
+    complete: bool
+    """Every cell has a final receipt."""
+    blocks_planned: int
+    blocks_complete: int
+    excluded: tuple[ExcludedBlock, ...]
+    arms: tuple[ArmCounts, ...]
+    tasks: tuple[TaskRow, ...]
+    comparisons: tuple[Comparison, ...]
+    replicates: tuple[Replicate, ...]
+    secondary: tuple[Metric, ...]
+    positions: dict[str, tuple[int, ...]]
+    """Arm → how often it stood in each position of a block."""
+    invalidation_p: dict[str, float | None]
+    """Arm → exact test of unequal invalidation against the control."""
+    toolchains: tuple[dict[str, str], ...]
+    claims: tuple[Claim, ...]
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON, one line; two scorings of one run give the same bytes."""
+        return canonical_json(self.model_dump(mode="json", by_alias=True)) + b"\n"
+
+    def arm(self, name: str) -> ArmCounts:
+        """Counts of one arm."""
+        return next(counts for counts in self.arms if counts.arm == name)
