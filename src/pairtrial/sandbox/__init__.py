@@ -1,1 +1,19 @@
+"""Where commands run: the `Sandbox` protocol, its backends, and the one process helper."""
 
+from pairtrial.sandbox.make import make_sandbox
+from pairtrial.sandbox.process import host_env, run, run_blocking
+from pairtrial.sandbox.protocol import ExecResult, Isolation, Limits, Mount, Process, Sandbox, SandboxSpec
+
+__all__ = [
+    "ExecResult",
+    "Isolation",
+    "Limits",
+    "Mount",
+    "Process",
+    "Sandbox",
+    "SandboxSpec",
+    "host_env",
+    "make_sandbox",
+    "run",
+    "run_blocking",
+]
