@@ -20,26 +20,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import anyio.to_thread
 from packaging.utils import canonicalize_name
 
 from pairtrial.core.canonical import digest_json, sha256_hex, tree_digest
 from pairtrial.core.disk import write_atomic
 from pairtrial.core.errors import EnvironmentFault, TaskError
+from pairtrial.sandbox.process import run
 from pairtrial.tasks.index import tool_environment
 from pairtrial.tasks.locking import building_folder, locked
 from pairtrial.tasks.pack import Target
 
 RECORD = "pairtrial-environment.json"
 _FORMAT = 1
+_UV_TIMEOUT_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     """A built environment."""
 
-    root: Path
+    path: Path
+    """Where it lies on this machine."""
     digest: str
     """Of Python, platform and installed set: equal where tests mean the same."""
     toolchain: Mapping[str, Any]
@@ -50,12 +52,12 @@ class Environment:
     @property
     def bin(self) -> Path:
         """Folder that goes first on ``PATH``."""
-        return self.root / "bin"
+        return self.path / "bin"
 
     @property
     def python(self) -> Path:
         """Its interpreter."""
-        return self.root / "bin" / "python"
+        return self.path / "bin" / "python"
 
     @property
     def base(self) -> Path:
@@ -91,11 +93,11 @@ async def build_environment(target: Target, cache: Path, tree: Path | None) -> E
 
 
 async def verify_environment(environment: Environment) -> None:
-    """`EnvironmentFault` when a file of the environment is no longer what was installed."""
-    found = await anyio.to_thread.run_sync(_tree, environment.root)
+    """`EnvironmentFault` when a file of the environment is no longer what was installed; reads all of it."""
+    found = await anyio.to_thread.run_sync(_tree, environment.path)
     if found != environment.tree:
         raise EnvironmentFault(
-            f"{environment.root}: files of the environment have changed since it was built",
+            f"{environment.path}: files of the environment have changed since it was built",
             hint="remove the folder; it is built again",
             slug="environment-changed",
         )
@@ -109,10 +111,18 @@ def _tree(root: Path) -> str:
     return tree_digest(root, exclude=(RECORD,))
 
 
+@functools.lru_cache(maxsize=256)
+def _tree_once(root: Path, stamp: int) -> str:
+    """The digest as it was when this process first looked; 30 ms that a pack's tasks share."""
+    return _tree(root)
+
+
 def _load(final: Path) -> Environment | None:
+    """What is in the cache, when it is what was built; a crash of the machine may have left less."""
     try:
         record = json.loads((final / RECORD).read_bytes())
-        if not (final / "bin" / "python").exists():
+        stamp = (final / RECORD).stat().st_mtime_ns
+        if not (final / "bin" / "python").exists() or _tree_once(final, stamp) != record["tree"]:
             return None
         return Environment(final, record["digest"], record["toolchain"], record["tree"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -207,8 +217,8 @@ async def _uv(target: Target, step: str, arguments: Sequence[str]) -> str:
 
     environment = await anyio.to_thread.run_sync(tool_environment)
     environment |= {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
-    done = await anyio.run_process([find_uv_bin(), *arguments], check=False, env=environment)
-    if done.returncode == 0:
+    done = await run([find_uv_bin(), *arguments], env=environment, timeout_s=_UV_TIMEOUT_S, output_cap=1 << 20)
+    if done.exit_code == 0:
         return done.stdout.decode(errors="replace")
     raise _uv_fault(target, step, done.stderr.decode(errors="replace"))
 

@@ -5,13 +5,12 @@ No host is named here: what is not configured is left to the client's own defaul
 
 from __future__ import annotations
 
-import importlib.util
+import configparser
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
-from functools import lru_cache
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 _UV_KEPT = re.compile(
@@ -29,36 +28,54 @@ def configured_index(environ: Mapping[str, str] | None = None) -> str | None:
         if value := source.get(name, "").strip():
             # uv accepts NAME=URL.
             return re.sub(r"^[\w-]+=(?=\w+://)", "", value)
-    return _pip_settings().get("index-url")
+    return _pip_settings(source).get("index-url")
 
 
-def configured_certificates() -> str | None:
+def configured_certificates(environ: Mapping[str, str] | None = None) -> str | None:
     """Bundle of certificates that pip was told to use."""
-    return os.environ.get("PIP_CERT") or _pip_settings().get("cert")
+    source = os.environ if environ is None else environ
+    return source.get("PIP_CERT") or _pip_settings(source).get("cert")
 
 
-@lru_cache(maxsize=1)
-def _pip_settings() -> Mapping[str, str]:
-    """``global`` settings of pip's files; empty without pip (it is only read before something is downloaded)."""
-    if importlib.util.find_spec("pip") is None:
-        return {}
-    argv = [sys.executable, "-m", "pip", "config", "list"]
-    try:
-        done = subprocess.run(argv, capture_output=True, timeout=30, check=False, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    found = re.findall(r"^global\.([\w-]+)='(.*)'$", done.stdout.decode(errors="replace"), re.MULTILINE)
-    return dict(found)
+def _pip_settings(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """``[global]`` settings of pip's configuration files, the later ones winning, as pip itself reads them."""
+    found: dict[str, str] = {}
+    for path in _pip_files(environ):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError):
+            continue
+        for section in ("global", "install"):
+            if parser.has_section(section):
+                found.update({name.replace("_", "-"): value.strip() for name, value in parser.items(section)})
+    return found
 
 
-def tool_environment() -> dict[str, str]:
+def _pip_files(environ: Mapping[str, str]) -> list[Path]:
+    home = Path(environ.get("HOME") or os.path.devnull)
+    folders = [folder for folder in environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(os.pathsep) if folder]
+    files = [Path(folder) / "pip" / "pip.conf" for folder in reversed(folders)]
+    files += [Path("/etc/pip.conf"), home / ".pip" / "pip.conf"]
+    files.append(Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf")
+    if sys.platform == "darwin":
+        files.append(home / "Library" / "Application Support" / "pip" / "pip.conf")
+    files.append(Path(sys.prefix) / "pip.conf")
+    named = environ.get("PIP_CONFIG_FILE")
+    if named == os.devnull:
+        return []
+    return [*files, Path(named)] if named else files
+
+
+def tool_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Environment for ``uv``: the user's own, without what would make two machines install two things."""
+    source = os.environ if environ is None else environ
     kept = {
         name: value
-        for name, value in os.environ.items()
+        for name, value in source.items()
         if not name.startswith(_DROPPED) and (not name.startswith("UV_") or _UV_KEPT.fullmatch(name))
     }
-    index = configured_index()
+    index = configured_index(source)
     if index is not None and not {"UV_DEFAULT_INDEX", "UV_INDEX_URL"} & kept.keys():
         kept["UV_DEFAULT_INDEX"] = index
     return kept

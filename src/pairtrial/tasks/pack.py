@@ -21,6 +21,7 @@ from pairtrial.tasks.model import (
     Span,
     TargetDocument,
     TaskDocument,
+    TestsSpec,
 )
 
 MAX_TEXT_BYTES = 32 << 20
@@ -48,6 +49,11 @@ class Target:
     def source(self) -> Source:
         """Where its tree comes from."""
         return self.document.source
+
+    @property
+    def tests(self) -> TestsSpec:
+        """How its tests are run."""
+        return self.document.tests
 
     @property
     def name(self) -> str | None:
@@ -241,7 +247,7 @@ def _target_problems(target: Target) -> list[str]:
         problems.append(
             f"{where}: pins the target {target.name} itself; compile the lock with --no-emit-package {target.name}"
         )
-    if target.document.tests.framework is Framework.PYTEST and "pytest" not in names:
+    if target.tests.framework is Framework.PYTEST and "pytest" not in names:
         problems.append(f"{where}: does not pin pytest, which the tests need")
     listing = target.folder / target.document.baseline
     if not target.baseline:

@@ -30,13 +30,16 @@ LOCAL_EXCLUDED = (*sorted(DROPPED), ".pytest_cache", ".mypy_cache", ".ruff_cache
 class TargetSource(Protocol):
     """One kind of source."""
 
+    async def check(self) -> None:
+        """`TaskError` when what lies beside the pack is no longer what was pinned; asks no registry."""
+
     async def fetch(self, cache: Path) -> None:
         """Make sure that the verified bytes are at hand; a second call needs no network."""
 
     async def materialise(self, cache: Path, target: Path) -> None:
         """Make the unbroken tree in the new folder ``target``; owner and modes are ours."""
 
-    async def digest(self) -> str:
+    def digest(self) -> str:
         """What identifies the tree."""
 
 
@@ -57,7 +60,10 @@ class _Sdist:
     def _stored(self, cache: Path) -> Path:
         return cache / "sources" / "sha256" / self._document.sha256
 
-    async def digest(self) -> str:
+    async def check(self) -> None:
+        return None
+
+    def digest(self) -> str:
         return self._document.sha256
 
     async def fetch(self, cache: Path) -> None:
@@ -112,11 +118,14 @@ class _Folder:
         self._folder = folder
         self._name = name
 
-    async def digest(self) -> str:
+    def digest(self) -> str:
         return self._document.tree
 
-    async def fetch(self, cache: Path) -> None:
+    async def check(self) -> None:
         await anyio.to_thread.run_sync(self._verify)
+
+    async def fetch(self, cache: Path) -> None:
+        await self.check()
 
     async def materialise(self, cache: Path, target: Path) -> None:
         await anyio.to_thread.run_sync(self._copy, target)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import anyio.to_thread
 
 from pairtrial.core.canonical import digest_json, tree_digest, walk_tree
 from pairtrial.core.disk import remove_tree, write_atomic
 from pairtrial.core.errors import EnvironmentFault, TaskError
+from pairtrial.sandbox.process import run
 from pairtrial.tasks.copying import copy_verified
 from pairtrial.tasks.defects import apply_defect
 from pairtrial.tasks.environment import Environment, build_environment
@@ -32,6 +32,7 @@ from pairtrial.tasks.sources import source_for
 
 RECORD = "prepared.json"
 _FORMAT = 1
+_GIT_TIMEOUT_S = 300.0
 COMMIT_DATE = 946684800
 """2000-01-01T00:00:00Z: date of the commit and of every file, so that neither tells when a task was prepared."""
 _IDENTITY = ("Maintainer", "maintainer@example.invalid")
@@ -78,7 +79,8 @@ async def prepare(task: Task, cache: Path) -> Prepared:
     Safe when several processes do it at once; what was killed half-way is built again.
     """
     source = source_for(task.target)
-    key = digest_json({"format": _FORMAT, "source": await source.digest(), **_ingredients(task)})
+    await source.check()
+    key = digest_json({"format": _FORMAT, "source": source.digest(), **_ingredients(task)})
     final = cache / "prepared" / key[:32]
     record = await anyio.to_thread.run_sync(_load, final)
     if record is None:
@@ -130,7 +132,7 @@ def task_env(task: Task, prepared: Prepared, workspace: str, *, environment: str
     ``workspace`` and ``environment`` are the absolute paths as the command sees them; the latter defaults to where
     the environment lies on this machine.
     """
-    root = environment if environment is not None else os.fspath(prepared.environment.root)
+    root = environment if environment is not None else os.fspath(prepared.environment.path)
     folders = [workspace if item == "." else f"{workspace}/{item}" for item in task.target.document.pythonpath]
     return {
         "PATH": os.pathsep.join([f"{root}/bin", "/usr/local/bin", "/usr/bin", "/bin"]),
@@ -144,7 +146,7 @@ def task_env(task: Task, prepared: Prepared, workspace: str, *, environment: str
 
 def test_command(task: Task) -> list[str]:
     """The command that runs the target's tests, from the root of the workspace."""
-    tests = task.target.document.tests
+    tests = task.target.tests
     left_out = [f"--deselect={item}" if "::" in item else f"--ignore={item}" for item in tests.ignore]
     return ["python", "-m", "pytest", *tests.args, *left_out, *tests.paths]
 
@@ -232,7 +234,6 @@ async def _commit(visible: Path) -> str:
     commit = await _git(visible, ["commit-tree", tree, "-m", _MESSAGE])
     await _git(visible, ["update-ref", "refs/heads/main", commit])
     await _git(visible, ["repack", "-a", "-d", "-q", "--threads=1"])
-    await _git(visible, ["prune-packed", "-q"])
     await anyio.to_thread.run_sync(_tidy_repository, visible / ".git")
     await _git(visible, ["fsck", "--strict", "--no-progress"])
     if await _git(visible, ["status", "--porcelain", "--ignored", "--untracked-files=all"]):
@@ -247,13 +248,10 @@ def _tidy_repository(git: Path) -> None:
 
 async def _git(folder: Path, arguments: Sequence[str]) -> str:
     options = ["-c", "core.logAllRefUpdates=false", "-c", "core.autocrlf=false", "-c", "core.safecrlf=false"]
-    try:
-        done = await anyio.run_process(
-            ["git", *options, *arguments], cwd=folder, check=False, env=_git_environment(folder)
-        )
-    except FileNotFoundError:
-        raise EnvironmentFault("git is not installed", hint="install git", slug="no-git") from None
-    if done.returncode:
+    done = await run(["git", *options, *arguments], cwd=folder, env=_git_environment(folder), timeout_s=_GIT_TIMEOUT_S)
+    if done.exit_code == 127:
+        raise EnvironmentFault("git cannot be started", hint="install git", slug="no-git")
+    if done.exit_code != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())[-500:]
         raise EnvironmentFault(f"git {arguments[0]} failed while preparing: {said}", slug="git-failed")
     return done.stdout.decode(errors="replace").strip()
