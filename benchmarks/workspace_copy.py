@@ -63,7 +63,7 @@ def by_copy_file_range(source: Path, target: Path) -> None:
 
 
 def by_sendfile(source: Path, target: Path) -> None:
-    _by_call(source, target, lambda reader, writer, left: os.sendfile(writer, reader, None, left))  # type: ignore[arg-type]
+    _by_call(source, target, lambda reader, writer, left: os.sendfile(writer, reader, None, left))
 
 
 def verified(copy: Callable[[Path, Path], None]) -> Callable[[Path, Path], None]:

@@ -64,7 +64,7 @@ class Delivered:
 def mounts(prepared: Prepared, provider: Provider | None) -> tuple[Mount, ...]:
     """Folders outside the sandbox that the agent's processes read: environment, interpreter, our package, provider."""
     package = Path(__file__).resolve().parents[2]
-    folders = [prepared.environment.path, Path(sys.prefix), Path(sys.base_prefix), package]
+    folders = [prepared.environment.root, Path(sys.prefix), Path(sys.base_prefix), package]
     if provider is not None:
         folders.append(Path(provider.folder))
     unique = dict.fromkeys(str(folder) for folder in folders)

@@ -40,7 +40,7 @@ _UV_TIMEOUT_S = 900.0
 class Environment:
     """A built environment."""
 
-    path: Path
+    root: Path
     """Where it lies on this machine."""
     digest: str
     """Of Python, platform and installed set: equal where tests mean the same."""
@@ -52,12 +52,12 @@ class Environment:
     @property
     def bin(self) -> Path:
         """Folder that goes first on ``PATH``."""
-        return self.path / "bin"
+        return self.root / "bin"
 
     @property
     def python(self) -> Path:
         """Its interpreter."""
-        return self.path / "bin" / "python"
+        return self.root / "bin" / "python"
 
     @property
     def base(self) -> Path:
@@ -94,10 +94,10 @@ async def build_environment(target: Target, cache: Path, tree: Path | None) -> E
 
 async def verify_environment(environment: Environment) -> None:
     """`EnvironmentFault` when a file of the environment is no longer what was installed; reads all of it."""
-    found = await anyio.to_thread.run_sync(_tree, environment.path)
+    found = await anyio.to_thread.run_sync(_tree, environment.root)
     if found != environment.tree:
         raise EnvironmentFault(
-            f"{environment.path}: files of the environment have changed since it was built",
+            f"{environment.root}: files of the environment have changed since it was built",
             hint="remove the folder; it is built again",
             slug="environment-changed",
         )

@@ -132,7 +132,7 @@ def task_env(task: Task, prepared: Prepared, workspace: str, *, environment: str
     ``workspace`` and ``environment`` are the absolute paths as the command sees them; the latter defaults to where
     the environment lies on this machine.
     """
-    root = environment if environment is not None else os.fspath(prepared.environment.path)
+    root = environment if environment is not None else os.fspath(prepared.environment.root)
     folders = [workspace if item == "." else f"{workspace}/{item}" for item in task.target.document.pythonpath]
     return {
         "PATH": os.pathsep.join([f"{root}/bin", "/usr/local/bin", "/usr/bin", "/bin"]),
