@@ -82,12 +82,14 @@ class Batch:
         store: RunStore,
         *,
         workers: int,
+        committed: bool | None = None,
         on_progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self.experiment = experiment
         self.blocks = blocks
         self.store = store
         self.workers = workers
+        self.committed = committed
         self.on_progress = on_progress
         plan = experiment.plan
         self.states = cell_states((receipt for _, receipt in store.attempts()), plan)
@@ -114,7 +116,8 @@ class Batch:
         pending = [block for block in self.blocks if self.todo(block)]
         if not pending:
             return self.progress
-        self.store.note("run-started", workers=self.workers, cells=sum(len(self.todo(block)) for block in pending))
+        cells = sum(len(self.todo(block)) for block in pending)
+        self.store.note("run-started", workers=self.workers, cells=cells, committed=self.committed)
         queue = iter(pending)
         async with anyio.create_task_group() as group:
             for _ in range(min(self.workers, len(pending))):

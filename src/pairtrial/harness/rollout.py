@@ -219,7 +219,7 @@ def _receipt(
         limit=trial.ended.limit if trial and trial.ended else None,
         started_at=outcome.started_at,
         observed=outcome.delivered.observed if outcome.delivered else {},
-        toolchain=dict(experiment.toolchain) | dict(experiment.prepared[cell.task].environment.toolchain),
+        toolchain=dict(experiment.toolchain),
         sandbox=SandboxRecord(
             kind=sandbox.kind, isolation=sandbox.isolation.value, paths="fixed" if fixed else "same-length"
         ),

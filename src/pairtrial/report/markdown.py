@@ -124,10 +124,13 @@ def render(card: Scorecard, source: str) -> str:
 
 def _provenance(card: Scorecard, source: str) -> str:
     agent = card.agent
+    committed = {True: "committed before the run", False: "NOT committed before the run", None: "outside git"}[
+        card.committed
+    ]
     return (
-        f"Plan id `{card.plan_id}` · source `{source}` · agent {escape(agent['adapter'])} {escape(agent['version'])}, model "
-        f"{escape(agent['model'])} · sandbox {', '.join(card.isolation) or 'none used'} · "
-        f"{card.blocks_complete} of {card.blocks_planned} blocks complete."
+        f"Plan id `{card.plan_id}` · source `{source}` · lock {committed} · agent {escape(agent['adapter'])} "
+        f"{escape(agent['version'])}, model {escape(agent['model'])} · "
+        f"sandbox {', '.join(card.isolation) or 'none used'} · {card.blocks_complete} of {card.blocks_planned} blocks complete."
     )
 
 

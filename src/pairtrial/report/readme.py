@@ -46,9 +46,10 @@ def insert(document: str, card: Scorecard, source: str, name: str) -> str:
     starts = [match for match in _BEGIN.finditer(document) if match.group(1) == card.plan]
     end = document.find(_end(card.plan))
     if len(starts) != 1 or end < starts[0].start() or document.count(_end(card.plan)) != 1:
+        lines = f"<!-- pairtrial:begin plan={card.plan} --> {_end(card.plan)}"
         raise ReceiptError(
             f"{name}: needs exactly one pair of markers for plan {card.plan!r}",
-            hint=f"put these lines where the result shall stand: <!-- pairtrial:begin plan={card.plan} --> {_end(card.plan)}",
+            hint=f"put these two lines where the result shall stand: {lines}",
             slug="readme-markers",
         )
     stop = end + len(_end(card.plan))

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -32,6 +33,7 @@ from pairtrial.report.scorecard import (
     TaskRow,
 )
 from pairtrial.report.tally import CellResult, Tally, deltas, tally
+from pairtrial.runs.journal import Line
 from pairtrial.runs.receipt import Receipt
 
 UNITS = {"steps": "steps", "wall_s": "s", "tool_calls": "calls", "cost_usd": "USD"}
@@ -43,7 +45,30 @@ def number(value: float | Fraction | None) -> float | None:
     return None if value is None else float(f"{float(value):.9g}")
 
 
-def score(lock: Lock, receipts: Iterable[Receipt], started: Mapping[str, int] | None = None) -> Scorecard:
+@dataclass(frozen=True, slots=True)
+class JournalFacts:
+    """What the score takes from a journal."""
+
+    started: Mapping[str, int]
+    """Arm → attempts that were started."""
+    committed: bool | None
+    """Whether the lock was committed at every start; None outside a git repository."""
+
+
+def journal_facts(lines: Iterable[Line]) -> JournalFacts:
+    """Read the facts from journal lines."""
+    started: Counter[str] = Counter()
+    committed: list[bool | None] = []
+    for line in lines:
+        if line.event == "attempt-started":
+            started[str(line.fields["cell"]).split(".")[1]] += 1
+        elif line.event == "run-started":
+            committed.append(line.fields.get("committed"))
+    known = [flag for flag in committed if flag is not None]
+    return JournalFacts(started, None if not known else all(known))
+
+
+def score(lock: Lock, receipts: Iterable[Receipt], facts: JournalFacts) -> Scorecard:
     """The scorecard of a run.
 
     Parameters
@@ -52,8 +77,8 @@ def score(lock: Lock, receipts: Iterable[Receipt], started: Mapping[str, int] | 
         The frozen plan.
     receipts
         All receipts of the run, attempts of a cell in order. Read once.
-    started
-        Arm → attempts that the journal saw start; None where there is no journal.
+    facts
+        What the journal says beside them.
 
     Raises
     ------
@@ -70,7 +95,7 @@ def score(lock: Lock, receipts: Iterable[Receipt], started: Mapping[str, int] | 
     rows = table.by_task()
     comparisons = _comparisons(plan, rows)
     replicates = tuple(_replicate(plan, arm, rows) for arm in plan.replicates)
-    arms = tuple(_counts(table, arm, started or {}) for arm in plan.arms)
+    arms = tuple(_counts(table, arm, facts.started) for arm in plan.arms)
     embedded = lock.identities.get("agent.embedded") == "true"
     complete = all(counts.not_run == 0 for counts in arms)
     card = Scorecard(
@@ -83,6 +108,7 @@ def score(lock: Lock, receipts: Iterable[Receipt], started: Mapping[str, int] | 
         agent_limits=lock.identities.get("agent.limits", ""),
         embedded=embedded,
         isolation=tuple(sorted(table.isolation)),
+        committed=facts.committed,
         complete=complete,
         blocks_planned=len(blocks),
         blocks_complete=len(table.complete_blocks()),

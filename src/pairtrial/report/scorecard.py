@@ -150,6 +150,8 @@ class Scorecard(Model):
     """What a result with this agent cannot say."""
     embedded: bool
     isolation: tuple[str, ...]
+    committed: bool | None
+    """Whether the lock was committed when the rollouts started; null outside a git repository."""
     complete: bool
     """Every cell has a final receipt."""
     blocks_planned: int
