@@ -1,0 +1,1 @@
+"""Test frameworks, each read through a machine-readable report."""

@@ -1,0 +1,293 @@
+"""Runs pytest in this process and reports every outcome over a pipe.
+
+Sent to the grading sandbox as text and executed by ``python -P -c``; standard library and pytest only. pytest and this
+reporter are imported from the environment before a single file of the workspace can be, so nothing there can take
+their place. Each line of the report carries a keyed tag whose key is thrown away after use: a line that others write
+does not fit, and what was said cannot be taken back.
+"""
+
+# What runs beside the code under test stays as plain as possible and starts early, hence no pathlib.
+# ruff: noqa: PTH109, PTH118, PTH119, PTH120
+
+from __future__ import annotations
+
+import hashlib
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Generator, Sequence
+from itertools import pairwise
+from types import FunctionType, ModuleType
+from typing import Any
+
+WATCHED = ("_pytest", "pluggy", "pytest", "unittest")
+"""Packages whose functions must at the end be those of the start."""
+RULES = (
+    "pytest_runtest_protocol",
+    "pytest_runtest_makereport",
+    "pytest_runtest_logreport",
+    "pytest_runtest_call",
+    "pytest_runtest_setup",
+    "pytest_pyfunc_call",
+    "pytest_collection_modifyitems",
+)
+
+
+class Channel:
+    """The report pipe. Keeps its own references: code under test may replace ``os.write`` or ``json.dumps``."""
+
+    __slots__ = ("_blake", "_descriptor", "_dumps", "_getpid", "_key", "_pid", "_write")
+
+    def __init__(self, descriptor: int, key: bytes) -> None:
+        self._descriptor = descriptor
+        self._key = key
+        self._write = os.write
+        self._dumps = json.JSONEncoder(separators=(",", ":")).encode
+        self._blake = hashlib.blake2b
+        self._getpid = os.getpid
+        self._pid = os.getpid()
+
+    def say(self, *record: Any) -> None:
+        if self._getpid() != self._pid:  # a fork of the code under test that forgot to end
+            return
+        payload = self._dumps(record).encode()
+        tag = self._blake(payload, key=self._key, digest_size=16).hexdigest().encode()
+        self._key = self._blake(b"next", key=self._key, digest_size=32).digest()
+        view = memoryview(payload + b"\t" + tag + b"\n")
+        while view:
+            view = view[self._write(self._descriptor, view) :]
+
+
+def fingerprint() -> dict[tuple[str, str], tuple[int, int]]:
+    """Identity of every function of the runner: of the object and of its code."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def note(where: str, name: str, value: Any) -> None:
+        inner = getattr(value, "__func__", value)
+        if isinstance(inner, property):
+            inner = inner.fget
+        if isinstance(inner, FunctionType):
+            found[where, name] = (id(inner), id(inner.__code__))
+
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] not in WATCHED or not isinstance(module, ModuleType):
+            continue
+        for name, value in list(vars(module).items()):
+            if isinstance(value, type) and value.__module__ == module_name:
+                for inner_name, inner in list(vars(value).items()):
+                    note(module_name, f"{name}.{inner_name}", inner)
+            else:
+                note(module_name, name, value)
+    return found
+
+
+class Reporter:
+    """The plugin."""
+
+    def __init__(self, pytest: Any, channel: Channel, config: dict[str, Any]) -> None:
+        self._pytest = pytest
+        self._channel = channel
+        self._settings = config
+        self._root = os.path.realpath(config["cwd"])
+        self._prefix = ""
+        self._index: dict[Any, int] = {}
+        self._phases: dict[str, str] = {}
+        self._setups = 0
+        self._sub_failed = False
+        self._decoys: set[Any] = set()
+        self._start: dict[tuple[str, str], tuple[int, int]] = {}
+        self._plugins: set[int] = set()
+        self._config: Any = None
+
+    # ---- ids -------------------------------------------------------------------------------------------------------
+    def _identity(self, nodeid: str) -> str:
+        """The id with its file relative to the workspace, whatever pytest took for its root."""
+        return self._prefix + nodeid
+
+    # ---- before the first file of the workspace --------------------------------------------------------------------
+    def pytest_load_initial_conftests(self) -> None:
+        """pytest has set itself up (its legacy plugin replaces a method) and no conftest has been imported yet."""
+        self._start = fingerprint()
+
+    # ---- collection ------------------------------------------------------------------------------------------------
+    def pytest_configure(self, config: Any) -> None:
+        self._config = config
+        prefix = os.path.relpath(os.path.realpath(config.rootpath), self._root)
+        self._prefix = "" if prefix == "." else prefix + "/"
+
+    def pytest_collection(self, session: Any) -> None:
+        self._plugins = {id(plugin) for plugin in session.config.pluginmanager.get_plugins()}
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.outcome != "passed":
+            self._channel.say("collect", self._identity(report.nodeid), report.outcome)
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> Generator[None, Any, Any]:
+        result = yield
+        self._plant(items)
+        names = [self._identity(item.nodeid) for item in items]
+        for start in range(0, len(names), 1000):
+            self._channel.say("ids", names[start : start + 1000])
+        self._index = {item: number for number, item in enumerate(items)}
+        self._channel.say("decoys", [self._index[item] for item in items if item in self._decoys])
+        return result
+
+    def _plant(self, items: list[Any]) -> None:
+        """Put the canaries at the ends and a decoy that must fail into files with required tests."""
+        chance = random.Random(self._settings["seed"])  # noqa: S311 - the seed is secret and fresh
+        canary = self._settings["canary"]
+        first = [item for item in items if self._identity(item.nodeid) == canary["pass"]]
+        last = [item for item in items if self._identity(item.nodeid) == canary["fail"]]
+        middle = [item for item in items if item not in first and item not in last]
+        modules: dict[str, tuple[Any, list[str]]] = {}
+        for item in middle:
+            module = item.getparent(self._pytest.Module)
+            file = self._identity(item.nodeid).partition("::")[0]
+            if module is not None and file in self._settings["decoy_files"]:
+                modules.setdefault(file, (module, []))[1].append(item.name.partition("[")[0])
+        for module, names in modules.values():
+            decoy = self._decoy(module, names, chance)
+            middle.insert(chance.choice(self._gaps(middle, module)), decoy)
+            self._decoys.add(decoy)
+        items[:] = first + middle + last
+
+    def _gaps(self, items: list[Any], module: Any) -> list[int]:
+        """Places in or beside a module where no shared fixture of a class or parametrization is torn apart."""
+        own = [number for number, item in enumerate(items) if item.getparent(self._pytest.Module) is module]
+        inner = [
+            number
+            for before, number in pairwise(own)
+            if items[before].parent is not items[number].parent
+            or (items[number].parent is module and not hasattr(items[number], "callspec"))
+        ]
+        return [own[0], *inner, own[-1] + 1]
+
+    def _decoy(self, module: Any, names: list[str], chance: random.Random) -> Any:
+        """A test that looks like its neighbours and cannot pass."""
+        words = sorted({word for name in names for word in name.split("_") if word and word != "test"}) or ["more"]
+        name = "_".join(["test", *chance.choices(words, k=chance.randint(2, 4))])
+        while name in names:
+            name += "_" + chance.choice(words)
+        left, right = chance.sample(range(2, 10_000), 2)
+        body = chance.choice(
+            (
+                f"assert {left} == {right}",
+                f"value = [{left}]\n    assert value == [{right}]",
+                f"assert str({left}).endswith('{right}x')",
+                f"raise ValueError({left})",
+                f"assert {{'key': {left}}} == {{'key': {right}}}, 'differs'",
+            )
+        )
+        scope: dict[str, Any] = {"__name__": module.obj.__name__}
+        exec(compile(f"def {name}():\n    {body}\n", str(module.path), "exec"), scope)  # noqa: S102 - our own text
+        return self._pytest.Function.from_parent(module, name=name, callobj=scope[name])
+
+    # ---- outcomes --------------------------------------------------------------------------------------------------
+    def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, Any]:
+        self._phases = {"setup": "-", "call": "-", "teardown": "-"}
+        self._setups = 0
+        self._sub_failed = False
+        result = yield
+        code = "".join(self._phases.values()) + ("r" if self._setups > 1 else "")
+        if item in self._decoys:
+            self._check()
+        self._channel.say("t", self._index.get(item, -1), code)
+        return result
+
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
+        report = yield
+        when = report.when
+        expected = hasattr(report, "wasxfail")
+        letter = {"passed": "X" if expected else "p", "skipped": "x" if expected else "s"}.get(report.outcome, "f")
+        if letter == "p" and call.excinfo is not None:
+            letter = "c"
+        if when == "setup":
+            self._setups += 1
+        if when == "call":
+            # Subtests report through the same hook before their test does; the last word is the test's own.
+            if letter == "p" and self._sub_failed:
+                letter = "f"
+            self._sub_failed = self._sub_failed or letter == "f"
+        self._phases[when] = letter
+        return report
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if type(report).__name__ == "SubtestReport" or hasattr(report, "context"):
+            return
+        seen = self._phases.get(report.when, "-")
+        if (report.outcome == "passed") != (seen in "pXc") and not (seen == "f" and report.outcome == "passed"):
+            self._phases[report.when] = "c"
+
+    # ---- the end ---------------------------------------------------------------------------------------------------
+    def _check(self) -> None:
+        """Report functions of the runner that were replaced, and plugins that came in by the back door."""
+        now = fingerprint()
+        changed = sorted(".".join(key) for key, value in self._start.items() if now.get(key, value) != value)
+        changed += sorted(".".join(key) for key in self._start.keys() - now.keys() if key[0] in sys.modules)
+        for plugin in self._config.pluginmanager.get_plugins():
+            name = getattr(plugin, "__name__", None) or type(plugin).__module__
+            file = str(getattr(plugin, "__file__", None) or "")
+            hooks = any(hasattr(plugin, rule) for rule in RULES)
+            if id(plugin) in self._plugins or not hooks or os.path.basename(file) == "conftest.py":
+                continue
+            if name.partition(".")[0] not in WATCHED:
+                changed.append(f"plugin {name}")
+        if changed:
+            self._channel.say("patched", changed[:20])
+
+    def pytest_sessionfinish(self, session: Any, exitstatus: Any) -> Generator[None, Any, Any]:
+        result = yield
+        self._check()
+        self._channel.say("end", int(session.exitstatus), int(session.testscollected), int(session.testsfailed))
+        return result
+
+
+class OwnCopies(importlib.abc.MetaPathFinder):
+    """While pytest is imported: names that the target itself provides come from the workspace, nothing else does."""
+
+    def __init__(self, names: Sequence[str], folders: Sequence[str]) -> None:
+        self._names = frozenset(names)
+        self._folders = list(folders)
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if path is None and fullname in self._names:
+            return importlib.machinery.PathFinder.find_spec(fullname, self._folders, target)
+        return None
+
+
+def main(config: dict[str, Any], descriptor: int) -> int:
+    """Import the runner, open the workspace, run."""
+    os.set_inheritable(descriptor, False)
+    workspace = os.getcwd()
+    folders = list(config["pythonpath"])
+    finder = OwnCopies(config["own"], folders)
+    sys.meta_path.insert(0, finder)
+    import pytest
+
+    for name in ("subtests", "unittest", "doctest", "python", "runner", "skipping"):
+        __import__(f"_pytest.{name}")
+    __import__("unittest.case")
+
+    sys.meta_path.remove(finder)
+    config["cwd"] = workspace
+    channel = Channel(descriptor, bytes.fromhex(config.pop("key")))
+    reporter = Reporter(pytest, channel, config)
+    wrap: Callable[..., Any] = pytest.hookimpl(wrapper=True, tryfirst=True)
+    for name in (
+        "pytest_collection_modifyitems",
+        "pytest_runtest_protocol",
+        "pytest_runtest_makereport",
+        "pytest_sessionfinish",
+    ):
+        wrap(getattr(Reporter, name))
+    pytest.hookimpl(tryfirst=True)(Reporter.pytest_collection)
+    pytest.hookimpl(trylast=True)(Reporter.pytest_runtest_logreport)
+    # As `python -m pytest` with PYTHONPATH would have it: current folder, then PYTHONPATH, then the rest.
+    sys.path[:0] = [workspace, *folders]
+    os.environ.update(config["environ"])
+    sys.argv = [os.path.join(os.path.dirname(pytest.__file__), "__main__.py"), *config["args"]]
+    channel.say("hello", pytest.__version__, sys.version.split()[0])
+    return int(pytest.main(list(config["args"]), plugins=[reporter]))
