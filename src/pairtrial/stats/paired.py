@@ -19,8 +19,6 @@ NO_DISCORDANT = "no discordant task, no information"
 
 _INTEGER_LIMIT = 10_000
 """Above this many discordant tasks the binomial tail is taken from scipy instead of integers."""
-_EXACT_BITS = 8_000_000
-"""Above this size the sign-flip distribution is convolved in floats instead of one big integer."""
 
 
 def mcnemar(
@@ -192,49 +190,17 @@ def sign_flip(deltas: Iterable[object], *, alternative: str = "two-sided") -> Hy
 def sign_flip_p(sizes: dict[int, int], total: int, alternative: str) -> Fraction | float:
     """P-value of a sum of signed sizes; ``sizes`` maps |delta| to how many tasks have it.
 
-    With g the greatest common divisor, the sum is 2j - S for j a subset sum and S the sum of all sizes, so one
-    array of subset-sum counts holds the whole distribution.
+    The sum is 2j - S for j a sum over a random subset of the sizes and S the sum of all of them.
     """
-    n = sum(sizes.values())
+    from pairtrial.stats._convolve import SumDistribution
+
     divisor = math.gcd(*sizes)
-    sizes = {size // divisor: times for size, times in sizes.items()}
-    total //= divisor
-    whole = sum(size * times for size, times in sizes.items())
-    # subset sums j with 2j - whole >= reach form the upper tail; the distribution is symmetric
-    reach = {"two-sided": abs(total), "greater": total, "less": -total}[alternative]
-    first = (whole + reach + 1) // 2
-    factor = 2 if alternative == "two-sided" and reach > 0 else 1
-    if reach <= 0 and alternative == "two-sided":
+    terms = {(1, *[0] * (size // divisor - 1), 1): times for size, times in sizes.items()}
+    whole = sum(size * times for size, times in sizes.items()) // divisor
+    reach = {"two-sided": abs(total), "greater": total, "less": -total}[alternative] // divisor
+    if reach == 0 and alternative == "two-sided":
         return Fraction(1)
-    if (whole + 1) * (n + 1) <= _EXACT_BITS:
-        return Fraction(factor * _subset_tail(sizes, whole, first, n + 1), 2**n)
-    return min(1.0, factor * _subset_tail_float(sizes, first))
-
-
-def _subset_tail(sizes: dict[int, int], whole: int, first: int, width: int) -> int:
-    """Count subsets with sum >= first; the counts live side by side in one integer, ``width`` bits each."""
-    packed = 1
-    for size, times in sizes.items():
-        for _ in range(times):
-            packed += packed << (size * width)
-    packed >>= first * width
-    data = packed
-    # fold halves onto each other: adding fields is safe because all counts together are below 2**width
-    fields = whole - first + 1
-    while fields > 1:
-        half = (fields + 1) // 2
-        data = (data >> (half * width)) + (data & ((1 << (half * width)) - 1))
-        fields = half
-    return data & ((1 << width) - 1)
-
-
-def _subset_tail_float(sizes: dict[int, int], first: int) -> float:
-    import numpy as np
-    from scipy.stats import binom
-
-    weights = np.ones(1)
-    for size, times in sizes.items():
-        spread = np.zeros(size * times + 1)
-        spread[::size] = binom.pmf(np.arange(times + 1), times, 0.5)
-        weights = np.convolve(weights, spread)
-    return float(weights[first:][::-1].sum())
+    upper = SumDistribution(terms).at_least((whole + reach + 1) // 2)  # 2j - S >= reach; the distribution is symmetric
+    if alternative != "two-sided":
+        return upper
+    return 2 * upper if isinstance(upper, Fraction) else min(1.0, 2 * upper)
