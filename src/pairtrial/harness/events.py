@@ -65,8 +65,8 @@ class ServerStatus(_EventModel):
     name: str
     status: str
     """``connected`` or ``failed``; agents may have words of their own, and only ``connected`` is good."""
-    tools: tuple[str, ...] | None = None
-    """Names of its tools; None when the agent does not say which tool comes from which server."""
+    tools: tuple[str, ...] = ()
+    """Names of its tools."""
 
 
 class Startup(Model):
