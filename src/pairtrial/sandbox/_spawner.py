@@ -236,6 +236,7 @@ def become(request: dict[str, Any], fds: list[int], failure: int) -> None:
 def keep(request: dict[str, Any], fds: list[int]) -> None:
     """Life of a keeper, from its fork to its end."""
     keeper = Keeper(socket.socket(fileno=fds[3]))
+    keeper.say(keeper=os.getpid())
     os.setsid()
     for name in IGNORED:
         signal.signal(name, signal.SIG_IGN)

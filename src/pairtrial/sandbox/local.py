@@ -14,8 +14,9 @@ import anyio
 
 from pairtrial.core.errors import SandboxError
 from pairtrial.sandbox import process, trees
+from pairtrial.sandbox.launch import Launch
 from pairtrial.sandbox.owner import make_folder
-from pairtrial.sandbox.process import HostProcess, Launch
+from pairtrial.sandbox.process import HostProcess
 from pairtrial.sandbox.protocol import ExecResult, Isolation, LineCallback, SandboxSpec
 
 FOLDERS = ("w", "h", "t")

@@ -8,23 +8,20 @@ What does the forking is `_spawner`, a small program that survives neither the h
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import selectors
-import signal
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
 
 from pairtrial.core.errors import SandboxError
-from pairtrial.sandbox._client import spawn
+from pairtrial.sandbox.launch import Launch, open_command, outcome
 from pairtrial.sandbox.protocol import OUTPUT_BYTES, ExecResult, LineCallback
 from pairtrial.sandbox.streams import Capture
 
@@ -33,27 +30,6 @@ GRACE_S = 2.0
 PIECE = 1 << 16
 ORPHANED_PIPE_S = 2.0
 """How long to wait for the end of a pipe once every process that we know of is dead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Everything about a command but its input, its output and its deadline."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str | None = None
-    cgroups: tuple[str, ...] = ()
-    """Control groups to enter before the command starts."""
-    netns: int | None = None
-    """Descriptor of a network namespace to enter."""
-    user: int | None = None
-    """User and group to become (root only)."""
-    rlimits: tuple[tuple[int, int], ...] = ()
-    """Pairs of a ``resource.RLIMIT_…`` number and a value."""
-    pass_fds: tuple[tuple[int, int], ...] = ()
-    """Pairs of a descriptor here and its number in the command (3 to 99)."""
-    on_lost: Callable[[], tuple[str, ...]] | None = None
-    """Called when the command killed its own keeper: kills what is left by other means, gives the names."""
 
 
 class HostProcess:
@@ -80,52 +56,26 @@ class HostProcess:
         self._timed_out = False
         self._killed = False
         self._iterated = False
+        self._tries = 0
         self._result: ExecResult | None = None
         self._fds: dict[str, int] = {}
+        self._control: socket.socket
         self._spawn()
 
     # ---- start -------------------------------------------------------------------------------------------------
     def _spawn(self) -> None:
-        ends: list[int] = []
-        try:
-            in_read, in_write = os.pipe()
-            ends += [in_read]
-            self._fds["stdin"] = in_write
-            out_read, out_write = os.pipe()
-            ends += [out_write]
-            self._fds["stdout"] = out_read
-            err_read, err_write = os.pipe()
-            ends += [err_write]
-            self._fds["stderr"] = err_read
-            control, theirs = socket.socketpair()
-            self._control = control
-            ends += [theirs.detach()]
-            request = {
-                "argv": list(self.launch.argv),
-                "env": dict(self.launch.env),
-                "cwd": self.launch.cwd,
-                "cgroups": list(self.launch.cgroups),
-                "netns": None,
-                "user": self.launch.user,
-                "rlimits": [list(pair) for pair in self.launch.rlimits],
-                "pass": [[index, pair[1]] for index, pair in enumerate(self.launch.pass_fds)],
-            }
-            extra = [pair[0] for pair in self.launch.pass_fds]
-            if self.launch.netns is not None:
-                request["netns"] = len(extra)
-                extra.append(self.launch.netns)
-            spawn(request, [in_read, out_write, err_write, ends[-1], *extra])
-        except BaseException as fault:
-            self._close_all()
-            if isinstance(fault, OSError):
-                raise SandboxError(f"cannot start a process: {fault}", slug="spawn-failed") from fault
-            raise
-        finally:
-            for number in ends:
-                os.close(number)
+        self._tries += 1
+        if self._tries > 1:
+            self._release()
+            self._selector = selectors.DefaultSelector()
+        ends = open_command(self.launch)
+        self._control = ends.control
+        self._fds = {"stdin": ends.stdin, "stdout": ends.stdout, "stderr": ends.stderr}
+        if not self._input_open:
+            os.close(self._fds.pop("stdin"))
         self._control.setblocking(False)
-        for name in ("stdin", "stdout", "stderr"):
-            os.set_blocking(self._fds[name], False)
+        for number in self._fds.values():
+            os.set_blocking(number, False)
         for name in ("stdout", "stderr"):
             self._selector.register(self._fds[name], selectors.EVENT_READ, name)
         self._selector.register(self._control, selectors.EVENT_READ, "control")
@@ -141,7 +91,7 @@ class HostProcess:
 
     async def started(self) -> int | None:
         """Wait until the command runs; ``None`` when it could not be started."""
-        await self._serve_until(lambda: bool(self._messages) or self._gone_at is not None)
+        await self._serve_until(lambda: len(self._messages) > 1 or self._gone_at is not None)
         return self.pid
 
     async def send(self, data: bytes) -> None:
@@ -223,7 +173,8 @@ class HostProcess:
             await anyio.wait_readable(self._selector.fileno())
         for key, _ in self._selector.select(0):
             if key.data == "control":
-                self._read_control()
+                if self._read_control():
+                    return
             elif key.data == "stdin":
                 self._write_input()
             else:
@@ -256,24 +207,33 @@ class HostProcess:
                 return
             capture.feed(piece)
 
-    def _read_control(self) -> None:
+    def _read_control(self) -> bool:
+        """Take what the keeper says; True when the spawner had died and the command was asked for again."""
         try:
             piece = self._control.recv(PIECE)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             piece = b""
         self._control_text += piece
         *whole, self._control_text = self._control_text.split(b"\n")
-        self._messages += [json.loads(line) for line in whole]
-        if not piece:
-            self._selector.unregister(self._control)
-            self._gone_at = time.monotonic()
-            self._close_input()
-            if not any("clean" in message or "failed" in message for message in self._messages):
-                self._messages.append({"lost": True})
-                if self.launch.on_lost is not None:
-                    self._messages.append({"survivors": self.launch.on_lost()})
+        for line in whole:
+            self._messages.append(json.loads(line))
+            if "started" in self._messages[-1]:
+                self._watch_input()
+        if piece:
+            return False
+        if not self._messages and self._tries < 3:  # not even a keeper: nothing was started
+            self._spawn()
+            return True
+        self._selector.unregister(self._control)
+        self._gone_at = time.monotonic()
+        self._close_input()
+        if not any("clean" in message or "failed" in message for message in self._messages):
+            self._messages.append({"lost": True})
+            if self.launch.on_lost is not None:
+                self._messages.append({"survivors": self.launch.on_lost()})
+        return False
 
     def _tell(self, words: bytes) -> None:
         with contextlib.suppress(OSError):
@@ -283,8 +243,13 @@ class HostProcess:
         if not data or not self._input_open:
             return
         self._input.append(memoryview(data))
-        with contextlib.suppress(KeyError):
-            self._selector.register(self._fds["stdin"], selectors.EVENT_WRITE, "stdin")
+        if self.pid is not None:
+            self._watch_input()
+
+    def _watch_input(self) -> None:
+        if self._input:
+            with contextlib.suppress(KeyError):
+                self._selector.register(self._fds["stdin"], selectors.EVENT_WRITE, "stdin")
 
     def _write_input(self) -> None:
         try:
@@ -312,53 +277,27 @@ class HostProcess:
                 self._selector.unregister(number)
             os.close(number)
 
-    def _close_all(self) -> None:
-        self._close_input()
+    def _release(self) -> None:
         for number in self._fds.values():
             os.close(number)
         self._fds.clear()
         self._selector.close()
-        if hasattr(self, "_control"):
-            self._control.close()
+        self._control.close()
 
     def _finish(self, pipe_held: bool) -> None:
-        merged: dict[str, Any] = {}
-        for message in self._messages:
-            merged.update(message)
         for capture in (self._out, self._err):
             capture.finish()
-        code, number, notes, stderr = None, None, [], bytes(self._err.kept)
-        if "failed" in merged:
-            code = 127 if merged["failed"][0] == errno.ENOENT else 126
-            stderr += f"pairtrial: cannot start {self.launch.argv[0]}: {merged['failed'][1]}\n".encode()
-        elif "ended" in merged:
-            status = int(merged["ended"])
-            if os.WIFSIGNALED(status):
-                number = os.WTERMSIG(status)
-            else:
-                code = os.WEXITSTATUS(status)
-        else:
-            number = signal.SIGKILL.value
-        if "lost" in merged:
-            notes.append("the keeper of this command was killed from inside")
-        if pipe_held:
-            notes.append("a process outside the tree kept the output open")
-        if merged.get("clean") is False:
-            notes.append("some processes could not be killed")
-        self._result = ExecResult(
-            exit_code=code,
-            signal=number,
-            stdout=bytes(self._out.kept),
-            stderr=stderr,
-            truncated=self._out.truncated or self._err.truncated or pipe_held,
+        self._result = outcome(
+            self.launch,
+            self._messages,
+            out=self._out,
+            err=self._err,
             timed_out=self._timed_out,
-            limit="wall" if self._timed_out else None,
-            oom=False,
+            pipe_held=pipe_held,
             duration_s=time.monotonic() - self._began,
-            survivors=tuple(merged.get("survivors", ())),
-            note="; ".join(notes),
         )
-        self._close_all()
+        self._close_input()
+        self._release()
 
 
 def begin(
