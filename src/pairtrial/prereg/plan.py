@@ -17,7 +17,7 @@ from pairtrial.core.model import Model, Slug, load_yaml
 from pairtrial.core.status import Status
 from pairtrial.prereg.wording import Wording
 
-Path_ = Annotated[str, StringConstraints(pattern=r"^[^/\\\0][^\\\0]*$")]
+Path_ = Annotated[str, StringConstraints(pattern=r"^[^/\\\x00][^\\\x00]*$")]
 """Path relative to the plan's own folder; may climb with ``..`` (plans and packs are siblings)."""
 Text = Annotated[str, StringConstraints(min_length=10, strip_whitespace=True)]
 Usd = Annotated[Decimal, Field(ge=0, strict=False)]
