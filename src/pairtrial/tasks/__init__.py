@@ -8,7 +8,16 @@ from __future__ import annotations
 from pairtrial.tasks.environment import Environment, verify_environment
 from pairtrial.tasks.model import Category, Framework, Span
 from pairtrial.tasks.pack import Pack, Target, Task, load_pack
-from pairtrial.tasks.workspace import Prepared, copy_workspace, prepare, task_env, test_command, unbroken_tree
+from pairtrial.tasks.workspace import (
+    Prepared,
+    Trees,
+    copy_workspace,
+    prepare,
+    prepare_trees,
+    task_env,
+    test_command,
+    unbroken_tree,
+)
 
 __all__ = [
     "Category",
@@ -19,9 +28,11 @@ __all__ = [
     "Span",
     "Target",
     "Task",
+    "Trees",
     "copy_workspace",
     "load_pack",
     "prepare",
+    "prepare_trees",
     "task_env",
     "test_command",
     "unbroken_tree",

@@ -110,7 +110,9 @@ class _Writer:
 
     def link(self, relative: str, target: str) -> None:
         inside = os.path.normpath(str(PurePosixPath(relative).parent / target))
-        if PurePosixPath(target).is_absolute() or inside.startswith("..") or "\0" in target:
+        # Inside means: below the top folder, which is taken off at the end.
+        top = PurePosixPath(relative).parts[0]
+        if PurePosixPath(target).is_absolute() or PurePosixPath(inside).parts[:1] != (top,) or "\0" in target:
             raise self.refuse(f"link {relative!r} points outside, to {target[:200]!r}", "archive-escape")
         self.claim(relative)
         self.links.append((relative, target))

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,8 @@ _GIT_CONFIG = f"""[core]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """What `prepare` made; the trees lie in the cache and must not be written to."""
+class Trees:
+    """The prepared trees of a task; they lie in the cache and must not be written to."""
 
     task: Task
     visible: Path
@@ -70,14 +70,29 @@ class Prepared:
     """Same tree with all original tests and no ``.git``."""
     defective_digest: str
     commit: str
+    """Id of the one commit: the same on every machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Trees):
+    """What `prepare` made: trees and environment."""
+
     environment: Environment
 
 
 async def prepare(task: Task, cache: Path) -> Prepared:
     """Everything that a rollout or a grading of ``task`` needs, from the cache or made now.
 
-    Safe when several processes do it at once; what was killed half-way is built again.
+    Safe when several processes do it at once; what was killed half-way is built again. Reads all that it finds in
+    the cache to verify it, so call it once a task and run.
     """
+    trees = await prepare_trees(task, cache)
+    environment = await build_environment(task.target, cache, trees.defective)
+    return Prepared(**{item.name: getattr(trees, item.name) for item in fields(trees)}, environment=environment)
+
+
+async def prepare_trees(task: Task, cache: Path) -> Trees:
+    """As `prepare`, without the environment: enough to read or to copy a task."""
     source = source_for(task.target)
     await source.check()
     key = digest_json({"format": _FORMAT, "source": source.digest(), **_ingredients(task)})
@@ -88,8 +103,7 @@ async def prepare(task: Task, cache: Path) -> Prepared:
             record = await anyio.to_thread.run_sync(_load, final)
             if record is None:
                 record = await _build(task, cache, final)
-    environment = await build_environment(task.target, cache, final / "defective")
-    return Prepared(
+    return Trees(
         task=task,
         visible=final / "visible",
         visible_digest=record["visible"],
@@ -97,7 +111,6 @@ async def prepare(task: Task, cache: Path) -> Prepared:
         defective=final / "defective",
         defective_digest=record["defective"],
         commit=record["commit"],
-        environment=environment,
     )
 
 
@@ -109,12 +122,12 @@ async def unbroken_tree(task: Task, cache: Path, target: Path) -> None:
     await source_for(task.target).materialise(cache, target)
 
 
-async def copy_workspace(prepared: Prepared, target: Path) -> None:
+async def copy_workspace(prepared: Trees, target: Path) -> None:
     """Copy the visible tree with its repository to the new folder ``target``; its digest is checked on the way."""
     await anyio.to_thread.run_sync(_copy_workspace, prepared, target)
 
 
-def _copy_workspace(prepared: Prepared, target: Path) -> None:
+def _copy_workspace(prepared: Trees, target: Path) -> None:
     found = copy_verified(prepared.visible, target, exclude=(".git",))
     git = copy_verified(prepared.visible / ".git", target / ".git")
     if found != prepared.visible_digest or git != prepared.git_digest:
