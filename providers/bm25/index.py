@@ -29,10 +29,11 @@ SNIPPET_LINES = 6
 SNIPPET_CHARACTERS = 400
 NAME_WEIGHT = 3
 
-SOURCE_SUFFIXES = frozenset(
-    ".py .pyx .js .jsx .mjs .cjs .ts .tsx .mts .cts .go .rs .c .h .cc .cpp .cxx .hh .hpp .java .kt .scala .swift .cs "
-    ".rb .php .pl .pm .lua .r .jl .ex .exs .erl .hs .ml .clj .sh .bash .sql .vue .svelte".split()  # noqa: SIM905 - words
-)
+_SUFFIXES = """
+py pyx js jsx mjs cjs ts tsx mts cts go rs c h cc cpp cxx hh hpp java kt scala swift cs rb php pl pm lua r jl ex exs erl
+hs ml clj sh bash sql vue svelte
+"""
+SOURCE_SUFFIXES = frozenset(f".{word}" for word in _SUFFIXES.split())
 SKIPPED_FOLDERS = frozenset(
     ["node_modules", "__pycache__", "build", "dist", "target", "venv", "site-packages", "htmlcov", "vendor"]
 )

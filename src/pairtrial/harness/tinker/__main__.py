@@ -5,7 +5,7 @@ import sys
 
 # The working folder is the code under repair, and PYTHONPATH belongs to the task: nothing of ours, and nothing that the
 # MCP SDK needs, may be imported from there. This must come before every other import.
-# ruff: noqa: PTH
+# ruff: noqa: PTH118, PTH120
 _TASK = {os.path.realpath(p) for p in (os.curdir, *os.environ.get("PYTHONPATH", "").split(os.pathsep)) if p}
 _OWN = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 sys.path[:] = [p for p in sys.path if os.path.realpath(p or os.curdir) not in _TASK - {_OWN}]

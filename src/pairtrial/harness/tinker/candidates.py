@@ -40,15 +40,21 @@ class Candidate:
 
 
 def shortest(edit: Edit, data: bytes) -> Edit | None:
-    """The edit without the bytes that stay; None when nothing changes."""
-    start, end, new = edit.start, edit.end, edit.new
-    if data[start:end] == new:
+    """The edit without the characters that stay; None when nothing changes."""
+    old, new = data[edit.start : edit.end].decode(), edit.new.decode()
+    if old == new:
         return None
-    while start < end and new and data[start] == new[0]:
-        start, new = start + 1, new[1:]
-    while start < end and new and data[end - 1] == new[-1]:
-        end, new = end - 1, new[:-1]
-    return Edit(start, end, new, edit.operator)
+    same = _alike(old, new)
+    start, old, new = edit.start + len(old[:same].encode()), old[same:], new[same:]
+    same = _alike(old[::-1], new[::-1])
+    old, new = old[: len(old) - same], new[: len(new) - same]
+    return Edit(start, start + len(old.encode()), new.encode(), edit.operator)
+
+
+def _alike(first: str, second: str) -> int:
+    """How many characters two texts have in common at their start."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def candidates_of(source: SourceFile) -> list[Candidate]:

@@ -12,7 +12,7 @@ imports cannot change its outcome: the holder reports that, and no candidate of 
 """
 
 # pathlib is not imported: it takes time, and it would be loaded before the example loads it.
-# ruff: noqa: PTH
+# ruff: noqa: PTH109, PTH118, PTH123
 
 from __future__ import annotations
 
