@@ -27,8 +27,10 @@ def spec(tmp_path: Path) -> SandboxSpec:
     return SandboxSpec(label="test/cell/agent", scratch=tmp_path / "scratch", limits=Limits(wall_s=60.0))
 
 
-@pytest.fixture(params=["local"])
-def kind(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=["local", "bubblewrap"])
+def kind(request: pytest.FixtureRequest, require: Callable[..., None]) -> str:
+    if request.param != "local":
+        require(request.param)
     return str(request.param)
 
 

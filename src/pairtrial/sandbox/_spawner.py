@@ -23,6 +23,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ from typing import Any
 LINUX = sys.platform == "linux"
 PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNET = 0x40000000
+CLONE_NEWUSER = 0x10000000
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGUSR1)
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -99,6 +101,7 @@ class Keeper:
         self.group = 0
         self.ended = False
         self.doomed: list[str] | None = None
+        self.spared: list[str] = []
 
     def say(self, **message: Any) -> None:
         with contextlib.suppress(OSError):
@@ -172,7 +175,8 @@ class Keeper:
                 if b"K" in words:
                     break
                 if words.startswith(b"T") and kill_at is None:
-                    signal_all(list(self.members()), signal.SIGTERM)
+                    told = [pid for pid, name in self.members().items() if name not in self.spared]
+                    signal_all(told, signal.SIGTERM)
                     kill_at = time.monotonic() + float(words[1:].split(b"\n")[0])
             if kill_at is not None and time.monotonic() >= kill_at:
                 break
@@ -236,6 +240,7 @@ def become(request: dict[str, Any], fds: list[int], failure: int) -> None:
 def keep(request: dict[str, Any], fds: list[int]) -> None:
     """Life of a keeper, from its fork to its end."""
     keeper = Keeper(socket.socket(fileno=fds[3]))
+    keeper.spared = request["spared"]
     keeper.say(keeper=os.getpid())
     os.setsid()
     for name in IGNORED:
@@ -265,6 +270,57 @@ def keep(request: dict[str, Any], fds: list[int]) -> None:
         return
     keeper.say(started=pid)
     keeper.watch(wake_read)
+
+
+def loopback_up() -> None:
+    """Bring up the loopback interface of the network namespace that the caller is in."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS: UP, RUNNING
+
+
+def inhabit(request: dict[str, Any], control: socket.socket, netns: list[int], mapped: int, unshared: int) -> None:
+    """Make or enter namespaces, and send descriptors of them; runs in a process of its own."""
+    made = (CLONE_NEWUSER if request["user"] is not None else 0) | (CLONE_NEWNET if request["net"] else 0)
+    if netns and libc.setns(netns[0], CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns: " + os.strerror(ctypes.get_errno()))
+    if made and libc.unshare(made):
+        raise OSError(ctypes.get_errno(), "unshare: " + os.strerror(ctypes.get_errno()))
+    os.write(unshared, b"1")
+    os.read(mapped, 1)
+    found = []
+    if request["user"] is not None:
+        found.append(os.open("/proc/self/ns/user", os.O_RDONLY))
+        with open("/proc/sys/user/max_user_namespaces", "w") as handle:
+            handle.write("0")
+    if request["net"]:
+        found.append(os.open("/proc/self/ns/net", os.O_RDONLY))
+        loopback_up()
+    if request["port"] is not None:
+        listener = socket.create_server(("127.0.0.1", request["port"]))
+        found.append(listener.detach())
+    socket.send_fds(control, [b"{}"], found)
+
+
+def namespaces(request: dict[str, Any], fds: list[int]) -> None:
+    """Serve a request for namespaces: user (with two users: root and the one named), network, a listener in it."""
+    control = socket.socket(fileno=fds[0])
+    mapped_read, mapped_write = os.pipe()
+    unshared_read, unshared_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(mapped_write)
+        try:
+            inhabit(request, control, fds[1:], mapped_read, unshared_write)
+        except OSError as fault:
+            control.sendall(json.dumps({"error": str(fault)}).encode())
+        os._exit(0)
+    os.close(unshared_write)
+    if os.read(unshared_read, 1) and request["user"] is not None:
+        user = request["user"]
+        for name in ("uid_map", "gid_map"):
+            with open(f"/proc/{pid}/{name}", "w") as handle:
+                handle.write(f"0 0 1\n{user} {user} 1\n")
+    os.close(mapped_write)
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
@@ -307,13 +363,13 @@ def serve(channel: socket.socket, fork: Callable[[], int] = os.fork) -> None:
         try:
             pid = fork()
         except OSError as fault:
-            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fds[3])) as control:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fds[min(3, len(fds) - 1)])) as control:
                 control.sendall(json.dumps({"failed": [fault.errno or errno.EAGAIN, str(fault)]}).encode() + b"\n")
             pid = -1
         if pid == 0:
             channel.close()
             try:
-                keep(request, fds)
+                (namespaces if request.get("namespaces") else keep)(request, fds)
             finally:
                 os._exit(0)
         for number in fds:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pairtrial.core.errors import SandboxError
 from pairtrial.sandbox._client import spawn
-from pairtrial.sandbox.protocol import ExecResult
+from pairtrial.sandbox.protocol import ExecResult, LimitName
 from pairtrial.sandbox.streams import Capture
 
 
@@ -33,6 +33,12 @@ class Launch:
     """Pairs of a ``resource.RLIMIT_…`` number and a value."""
     pass_fds: tuple[tuple[int, int], ...] = ()
     """Pairs of a descriptor here and its number in the command (3 to 99)."""
+    spared: tuple[str, ...] = ()
+    """Names of processes that do not get the TERM before the KILL: helpers whose end would end the command too."""
+    on_end: Callable[[ExecResult], ExecResult] | None = None
+    """Called with the result when all is over; may say more about it, or raise `SandboxError`."""
+    watch: Callable[[], LimitName | None] | None = None
+    """Called every now and then while the command runs; names a limit that was passed, and the command is killed."""
     on_lost: Callable[[], tuple[str, ...]] | None = None
     """Called when the command killed its own keeper: kills what is left by other means, gives the names."""
 
@@ -56,6 +62,7 @@ def open_command(launch: Launch) -> Ends:
         "netns": None,
         "user": launch.user,
         "rlimits": [list(pair) for pair in launch.rlimits],
+        "spared": list(launch.spared),
         "pass": [[index, pair[1]] for index, pair in enumerate(launch.pass_fds)],
     }
     extra = [pair[0] for pair in launch.pass_fds]
@@ -91,7 +98,7 @@ def outcome(
     *,
     out: Capture,
     err: Capture,
-    timed_out: bool,
+    limit: LimitName | None,
     pipe_held: bool,
     duration_s: float,
 ) -> ExecResult:
@@ -123,8 +130,8 @@ def outcome(
         stdout=bytes(out.kept),
         stderr=stderr,
         truncated=out.truncated or err.truncated or pipe_held,
-        timed_out=timed_out,
-        limit="wall" if timed_out else None,
+        timed_out=limit == "wall",
+        limit=limit,
         oom=False,
         duration_s=duration_s,
         survivors=tuple(merged.get("survivors", ())),

@@ -87,7 +87,7 @@ def make_folder(scratch: Path, labels: dict[str, str]) -> Path:
     scratch.mkdir(parents=True, exist_ok=True)
     name = secrets.token_hex(8)
     making = scratch / f"{MAKING}{owner.pid}-{owner.start.replace(' ', '_')}-{name}"
-    making.mkdir(mode=0o755)
+    making.mkdir(mode=0o700)
     (making / OWNER_FILE).write_text(json.dumps(record, sort_keys=True))
     final = scratch / f"{PREFIX}{name}"
     making.rename(final)

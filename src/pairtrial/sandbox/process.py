@@ -22,9 +22,11 @@ import anyio
 
 from pairtrial.core.errors import SandboxError
 from pairtrial.sandbox.launch import Launch, open_command, outcome
-from pairtrial.sandbox.protocol import OUTPUT_BYTES, ExecResult, LineCallback
+from pairtrial.sandbox.protocol import OUTPUT_BYTES, ExecResult, LimitName, LineCallback
 from pairtrial.sandbox.streams import Capture
 
+WATCH_S = 0.25
+"""Shortest time between two looks at what only a look can tell (the disk)."""
 GRACE_S = 2.0
 """Time between TERM and KILL."""
 PIECE = 1 << 16
@@ -53,7 +55,8 @@ class HostProcess:
         self._control_text = b""
         self._messages: list[dict[str, Any]] = []
         self._gone_at: float | None = None
-        self._timed_out = False
+        self._limit: LimitName | None = None
+        self._watch_at = 0.0
         self._killed = False
         self._iterated = False
         self._tries = 0
@@ -180,19 +183,30 @@ class HostProcess:
             else:
                 self._read(key.data)
         now = time.monotonic()
-        if not self._timed_out and self._gone_at is None and now >= self._deadline:
-            self._timed_out = True
-            self._tell(b"T%f\n" % GRACE_S)
+        if self._limit is None and self._gone_at is None:
+            self._check_limits(now)
         open_pipes = {"stdout", "stderr"} & self._fds.keys()
         if self._gone_at is not None and (not open_pipes or now - self._gone_at > ORPHANED_PIPE_S):
             self._finish(bool(open_pipes))
 
+    def _check_limits(self, now: float) -> None:
+        if now >= self._deadline:
+            self._limit = "wall"
+            self._tell(b"T%f\n" % GRACE_S)
+        elif self.launch.watch is not None and now >= self._watch_at:
+            self._limit = self.launch.watch()
+            spent = time.monotonic() - now
+            self._watch_at = now + max(WATCH_S, 20 * spent)
+            if self._limit is not None:
+                self._tell(b"K\n")
+
     def _patience(self) -> float | None:
         if self._gone_at is not None:
             return ORPHANED_PIPE_S
-        if self._timed_out or self._killed:
+        if self._limit is not None or self._killed:
             return 60.0
-        return max(0.0, self._deadline - time.monotonic())
+        until = self._deadline if self.launch.watch is None else min(self._deadline, self._watch_at)
+        return max(0.0, until - time.monotonic())
 
     def _read(self, name: str) -> None:
         capture = self._out if name == "stdout" else self._err
@@ -287,17 +301,20 @@ class HostProcess:
     def _finish(self, pipe_held: bool) -> None:
         for capture in (self._out, self._err):
             capture.finish()
-        self._result = outcome(
+        result = outcome(
             self.launch,
             self._messages,
             out=self._out,
             err=self._err,
-            timed_out=self._timed_out,
+            limit=self._limit,
             pipe_held=pipe_held,
             duration_s=time.monotonic() - self._began,
         )
         self._close_input()
         self._release()
+        self._result = result
+        if self.launch.on_end is not None:
+            self._result = self.launch.on_end(result)
 
 
 def begin(
