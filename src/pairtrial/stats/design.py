@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pairtrial.stats._numbers import StatsError, count, decimal_fraction, normal_cdf, normal_quantile, probability
+from pairtrial.stats._numbers import StatsError, count, decimal_fraction, normal_cdf, normal_quantile, probability, root
 from pairtrial.stats.paired import binomial_p
 from pairtrial.stats.results import Result
 
@@ -154,6 +154,7 @@ def mde(
 ) -> DetectableEffect:
     """Minimal detectable effect: smallest delta on a grid of ``step`` whose power is at least ``power``.
 
+    Connor's approximation is solved without a grid.
     ``max_power`` is the power when every discordant task is a win; when it is below the target nothing is
     detectable, ``delta`` is None and the reason says so.
     """
@@ -163,6 +164,10 @@ def mde(
     best = of(pd)
     if best < target:
         return DetectableEffect(None, best, "not reachable even if every discordant task is a win")
+    if best == target:
+        return DetectableEffect(pd, best)
+    if method == "connor":
+        return DetectableEffect(root(lambda delta: of(delta) - target, 0.0, pd), best)
     low, high = 0, math.floor(pd / step + 1e-9)
     if of(high * step) < target:  # only the very edge reaches it
         return DetectableEffect(pd, best)
@@ -172,7 +177,7 @@ def mde(
             high = middle
         else:
             low = middle + 1
-    return DetectableEffect(low * step, best)
+    return DetectableEffect(round(low * step, 12), best)
 
 
 def _power_function(n: int, pd: float, alpha: float | Fraction, method: str) -> Callable[[float], float]:

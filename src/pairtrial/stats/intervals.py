@@ -67,24 +67,27 @@ def bonett_price(wins: int, losses: int, n: int, level: float = 0.95) -> Interva
     With ``p1 = (c+1)/(n+2)`` and ``p2 = (b+1)/(n+2)``: ``p1 - p2 +- z sqrt((p1 + p2 - (p1-p2)**2)/(n+2))``,
     clipped to [-1, 1]. Bonett and Price 2012, British Journal of Mathematical and Statistical Psychology 65:479.
     """
-    return _adjusted_wald(wins, losses, n, level, 1.0, "bonett-price")
+    low, high = _adjusted_wald(wins, losses, n, level, 1.0)
+    return Interval((wins - losses) / n, max(-1.0, low), min(1.0, high), level, "bonett-price")
 
 
 def agresti_min(wins: int, losses: int, n: int, level: float = 0.95) -> Interval:
     """Agresti and Min's adjusted Wald interval: one half added to each of the four cells.
 
-    As :func:`bonett_price` with 1/2 in place of 1. Agresti and Min 2005, Statistics in Medicine 24:729-740.
+    As :func:`bonett_price` with 1/2 in place of 1, and as published not clipped: with few tasks an end can lie
+    outside [-1, 1]. For comparison only. Agresti and Min 2005, Statistics in Medicine 24:729-740.
     """
-    return _adjusted_wald(wins, losses, n, level, 0.5, "agresti-min")
+    low, high = _adjusted_wald(wins, losses, n, level, 0.5)
+    return Interval((wins - losses) / n, low, high, level, "agresti-min")
 
 
-def _adjusted_wald(wins: int, losses: int, n: int, level: float, added: float, method: str) -> Interval:
+def _adjusted_wald(wins: int, losses: int, n: int, level: float, added: float) -> tuple[float, float]:
     c, b, total = table(wins, losses, n)
     z = two_sided_z(level)
     p_win, p_loss = (c + added) / (total + 2), (b + added) / (total + 2)
     centre = p_win - p_loss
     half = z * math.sqrt((p_win + p_loss - centre * centre) / (total + 2))
-    return Interval((c - b) / total, max(-1.0, centre - half), min(1.0, centre + half), level, method)
+    return centre - half, centre + half
 
 
 def newcombe(wins: int, losses: int, both: int, neither: int, level: float = 0.95) -> Interval:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,9 +222,13 @@ def clustered_t(deltas: Iterable[object], clusters: Sequence[object], level: flo
     return t_result(float(mean), se, groups - 1, level, "clustered t", few)
 
 
-def jackknife_acceleration(leave_one_out: Sequence[float]) -> float:
-    """``a = sum u**3/(6 (sum u**2)**1.5)`` with u = mean of the leave-one-out estimates minus each; 0 if all equal."""
-    centre = math.fsum(leave_one_out) / len(leave_one_out)
+def jackknife_acceleration(leave_one_out: Sequence[float], estimate: float | None = None) -> float:
+    """``a = sum u**3/(6 (sum u**2)**1.5)`` with u = centre minus leave-one-out estimate; 0 if all are equal.
+
+    The centre is the mean of the leave-one-out estimates (Efron 1987), or ``estimate`` if given, which is what R
+    ``boot::empinf(type = "jack")`` does. For a mean over tasks the two agree.
+    """
+    centre = math.fsum(leave_one_out) / len(leave_one_out) if estimate is None else estimate
     influences = [centre - value for value in leave_one_out]
     second = math.fsum(u * u for u in influences)
     return math.fsum(u**3 for u in influences) / (6.0 * second**1.5) if second else 0.0
@@ -235,6 +240,8 @@ def bca_replicates(
     leave_one_out: Sequence[float],
     level: float = 0.95,
     ties: Ties = "mid",
+    *,
+    centre: Literal["mean", "estimate"] = "mean",
 ) -> BootstrapInterval:
     """BCa from replicates that were drawn elsewhere, for statistics without a lattice (ratios, correlations).
 
@@ -246,6 +253,9 @@ def bca_replicates(
         The statistic on the data.
     leave_one_out
         The statistic with each task left out, for the acceleration.
+    centre
+        What the leave-one-out values are compared with, see :func:`jackknife_acceleration`; ``"estimate"`` is R
+        ``boot.ci``.
 
     Returns
     -------
@@ -264,7 +274,7 @@ def bca_replicates(
     size = len(ordered)
     less = float((ordered < estimate).sum()) / size
     equal = float((ordered == estimate).sum()) / size
-    acceleration = jackknife_acceleration(list(leave_one_out))
+    acceleration = jackknife_acceleration(list(leave_one_out), estimate if centre == "estimate" else None)
     z0, alphas = bca_alphas(less + (equal / 2.0 if ties == "mid" else 0.0), acceleration, level)
     se = float(ordered.std(ddof=1)) if size > 1 else None
     if alphas is None or ordered[0] == ordered[-1]:

@@ -89,7 +89,7 @@ def log_ratio(treatment: Sequence[Value], control: Sequence[Value], level: float
         low=None if result.low is None else math.exp(result.low),
         high=None if result.high is None else math.exp(result.high),
         p=result.p,
-        median_ratio=math.exp(median(logs)),
+        median_ratio=float(median(math.exp(x) for x in logs)),
         reason=result.reason,
     )
 
