@@ -104,7 +104,8 @@ async def deliver(sandbox: Sandbox, prepared: Prepared, arm: Arm, invocation: In
     _check_untouched(prepared, workspace, arm.provider)
     content = expand(json.loads(arm.template), table)
     await sandbox.put_file(table["MCP_FILE"], json.dumps(content, sort_keys=True).encode())
-    env = {**task_env(prepared.task, prepared, sandbox.workspace), **invocation.env}
+    environment = sandbox.inside_path(prepared.environment.root)
+    env = {**task_env(prepared.task, prepared, sandbox.workspace, environment=environment), **invocation.env}
     return Delivered(
         argv=tuple(expand(list(invocation.argv), table)),
         env={name: expand(value, table) for name, value in env.items()},

@@ -13,7 +13,7 @@ import zstandard
 from pairtrial.core.canonical import sha256_hex
 from pairtrial.core.errors import GradeError, PairtrialError, SandboxError, TaskError
 from pairtrial.core.status import Status, StopReason
-from pairtrial.grading import Grade, Work, capture, grade
+from pairtrial.grading import COUNTS_AS_PASS, Grade, Outcome, Work, capture, grade
 from pairtrial.harness.agents import AgentAdapter, Invocation, render_prompt
 from pairtrial.harness.delivery import Arm, Delivered, DeliveryError, deliver, mounts, remove_context
 from pairtrial.harness.trial import Trial, run_agent
@@ -65,7 +65,7 @@ class Experiment:
 
 
 @dataclass(slots=True)
-class Outcome:
+class Course:
     """What is known of an attempt so far; becomes the receipt."""
 
     status: Status | None = None
@@ -88,22 +88,22 @@ class Outcome:
 
 async def run_attempt(experiment: Experiment, cell: Cell, attempt: int) -> tuple[Receipt, dict[str, bytes]]:
     """Run one attempt; whatever happens in it becomes a status, not an exception."""
-    outcome = Outcome()
+    course = Course()
     task = experiment.prepared[cell.task].task
     agent_box = _sandbox(experiment, cell, "agent", experiment.plan.agent.limits.wall_s)
     try:
-        await _agent_phase(experiment, cell, agent_box, outcome)
+        await _agent_phase(experiment, cell, agent_box, course)
     except DeliveryError as fault:
-        outcome.end(fault.status, str(fault))
+        course.end(fault.status, str(fault))
     except SandboxError as fault:
-        outcome.end(Status.SANDBOX_LOST, str(fault))
+        course.end(Status.SANDBOX_LOST, str(fault))
     except (TaskError, OSError) as fault:
-        outcome.end(Status.SETUP_FAILURE, str(fault))
+        course.end(Status.SETUP_FAILURE, str(fault))
     finally:
-        await _destroy(agent_box, outcome)
-    if outcome.status is None:
-        await _grade_phase(experiment, cell, outcome)
-    return _receipt(experiment, cell, attempt, agent_box, outcome, task)
+        await _destroy(agent_box, course)
+    if course.status is None:
+        await _grade_phase(experiment, cell, course)
+    return _receipt(experiment, cell, attempt, agent_box, course, task)
 
 
 def _sandbox(experiment: Experiment, cell: Cell, role: str, wall_s: float) -> Sandbox:
@@ -123,87 +123,86 @@ def _sandbox(experiment: Experiment, cell: Cell, role: str, wall_s: float) -> Sa
     return make_sandbox(plan.kind, spec)
 
 
-async def _agent_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, outcome: Outcome) -> None:
+async def _agent_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, course: Course) -> None:
     begun = time.monotonic()
     prepared = experiment.prepared[cell.task]
     arm = experiment.arms[cell.arm]
     await sandbox.prepare()
     delivered = await deliver(sandbox, prepared, arm, experiment.invocation(prepared.task), cell.seed)
-    outcome.delivered = delivered
-    outcome.index_s = delivered.index_s
-    outcome.setup_s = time.monotonic() - begun
+    course.delivered = delivered
+    course.index_s = delivered.index_s
+    course.setup_s = time.monotonic() - begun
     limits = experiment.plan.agent.limits
     launched = time.monotonic()
     trial = await run_agent(sandbox, delivered.argv, delivered.env, delivered.stdin, arm.expected, limits.wall_s)
-    outcome.trial = trial
-    outcome.agent_s = time.monotonic() - launched
+    course.trial = trial
+    course.agent_s = time.monotonic() - launched
     if trial.problems:
-        outcome.end(Status.INVALID_ENVIRONMENT, "; ".join(trial.problems))
+        course.end(Status.INVALID_ENVIRONMENT, "; ".join(trial.problems))
     elif trial.startup is None:
         tail = (trial.ended.stderr if trial.ended else b"").decode(errors="replace").strip().splitlines()[-1:]
         code = trial.ended.exit_code if trial.ended else None
-        outcome.end(
+        course.end(
             Status.INVALID_ENVIRONMENT, f"the agent never said that it started (exit {code}): {''.join(tail)[:300]}"
         )
     elif trial.foreign_servers:
-        outcome.end(Status.CONTAMINATED, f"called {', '.join(sorted(trial.foreign_servers))}, which the arm has not")
+        course.end(Status.CONTAMINATED, f"called {', '.join(sorted(trial.foreign_servers))}, which the arm has not")
     await sandbox.kill()
-    if outcome.status is None:
+    if course.status is None:
         workspace = sandbox.host_path(sandbox.workspace)
         remove_context(workspace, arm.provider)
         try:
-            outcome.work = capture(prepared.visible, workspace)
+            course.work = capture(prepared.visible, workspace)
         except GradeError as fault:
-            outcome.end(Status.GRADING_ERROR, f"the work could not be captured: {fault}")
+            course.end(Status.GRADING_ERROR, f"the work could not be captured: {fault}")
 
 
-async def _grade_phase(experiment: Experiment, cell: Cell, outcome: Outcome) -> None:
+async def _grade_phase(experiment: Experiment, cell: Cell, course: Course) -> None:
     """Grade in a fresh sandbox. Nothing that is passed on names the arm."""
     prepared = experiment.prepared[cell.task]
     begun = time.monotonic()
-    limit = prepared.task.target.tests.timeout_s
+    limit = prepared.task.target.document.tests.timeout_s
     box = _sandbox(experiment, cell, "grading", limit)
     try:
         await box.prepare()
-        outcome.grade = await grade(prepared, outcome.work.patch if outcome.work else b"", box, timeout_s=limit)
-        outcome.end(outcome.grade.status, outcome.grade.reason)
+        course.grade = await grade(prepared, course.work.patch if course.work else b"", box, timeout_s=limit)
+        course.end(course.grade.status, course.grade.reason)
     except SandboxError as fault:
-        outcome.end(Status.SANDBOX_LOST, str(fault))
+        course.end(Status.SANDBOX_LOST, str(fault))
     except (PairtrialError, OSError) as fault:
-        outcome.end(Status.GRADING_ERROR, str(fault))
+        course.end(Status.GRADING_ERROR, str(fault))
     finally:
-        outcome.grading_s = time.monotonic() - begun
-        await _destroy(box, outcome)
+        course.grading_s = time.monotonic() - begun
+        await _destroy(box, course)
 
 
-async def _destroy(sandbox: Sandbox, outcome: Outcome) -> None:
+async def _destroy(sandbox: Sandbox, course: Course) -> None:
     try:
         await sandbox.destroy()
     except (SandboxError, OSError) as fault:
         # What stays behind could reach a later rollout, so this one does not count as clean.
-        outcome.status, outcome.reason = Status.CLEANUP_FAILURE, str(fault)
+        course.status, course.reason = Status.CLEANUP_FAILURE, str(fault)
 
 
 def _receipt(
-    experiment: Experiment, cell: Cell, attempt: int, sandbox: Sandbox, outcome: Outcome, task: Task
+    experiment: Experiment, cell: Cell, attempt: int, sandbox: Sandbox, course: Course, task: Task
 ) -> tuple[Receipt, dict[str, bytes]]:
     redactor = Redactor(
         machine_paths(
-            workspace=sandbox.host_path(sandbox.workspace),
             scratch=experiment.scratch,
             cache=experiment.cache,
             program=Path(__file__).resolve().parents[3],
         )
     )
-    trial, files = outcome.trial, {}
+    trial, files = course.trial, {}
     if trial is not None:
         files["events.jsonl.zst"] = trial.compressed(redactor.data)
         if trial.ended is not None and trial.ended.stderr.strip():
             files["stderr.txt"] = redactor.data(trial.ended.stderr[-16_384:])
-    if outcome.work is not None:
-        files["work.patch"] = outcome.work.patch
-    if outcome.grade is not None:
-        files["report.zst"] = zstandard.ZstdCompressor(level=12).compress(redactor.data(outcome.grade.report))
+    if course.work is not None:
+        files["work.patch"] = course.work.patch
+    if course.grade is not None:
+        files["report.zst"] = zstandard.ZstdCompressor(level=12).compress(redactor.data(course.grade.report))
     fixed = sandbox.isolation is not Isolation.NONE
     return Receipt(
         schema_="pairtrial.receipt.v1",
@@ -213,27 +212,27 @@ def _receipt(
             block=cell.block, position=cell.position, seed=cell.seed,
         ),
         attempt=attempt,
-        status=outcome.status or Status.GRADING_ERROR,
-        reason=redactor.text(outcome.reason)[:2000] if outcome.reason else None,
+        status=course.status or Status.GRADING_ERROR,
+        reason=redactor.text(course.reason)[:2000] if course.reason else None,
         stop_reason=trial.stop_reason if trial else StopReason.NOT_STARTED,
         limit=trial.ended.limit if trial and trial.ended else None,
-        started_at=outcome.started_at,
-        observed=outcome.delivered.observed if outcome.delivered else {},
+        started_at=course.started_at,
+        observed=course.delivered.observed if course.delivered else {},
         toolchain=dict(experiment.toolchain),
         sandbox=SandboxRecord(
             kind=sandbox.kind, isolation=sandbox.isolation.value, paths="fixed" if fixed else "same-length"
         ),
         startup=_startup(trial, redactor),
-        grade=_grade_record(outcome.grade, task),
+        grade=_grade_record(course.grade, task),
         usage=_usage(trial),
         tool_calls=trial.tool_calls if trial else None,
         context_tool_calls=trial.context_tool_calls if trial else None,
-        files_modified=tuple(change.path for change in outcome.work.changes) if outcome.work else None,
+        files_modified=tuple(change.path for change in course.work.changes) if course.work else None,
         times=Times(
-            setup_s=rounded(outcome.setup_s) or 0.0,
-            index_s=rounded(outcome.index_s),
-            agent_s=rounded(outcome.agent_s),
-            grading_s=rounded(outcome.grading_s),
+            setup_s=rounded(course.setup_s) or 0.0,
+            index_s=rounded(course.index_s),
+            agent_s=rounded(course.agent_s),
+            grading_s=rounded(course.grading_s),
         ),
         truncated=trial.truncated if trial else False,
         redactions=redactor.count,
@@ -261,8 +260,9 @@ def _startup(trial: Trial | None, redactor: Redactor) -> StartupRecord | None:
 def _grade_record(result: Grade | None, task: Task) -> GradeRecord | None:
     if result is None or not result.status.is_graded:
         return None
-    missed = [name for name in task.fail_to_pass if not result.passed(name)]
-    broken = [name for name in task.pass_to_pass if not result.passed(name)]
+    # The grade lists every fail_to_pass, and of pass_to_pass those alone that did not pass.
+    missed = [name for name in task.fail_to_pass if not COUNTS_AS_PASS[Outcome(result.checks[name])]]
+    broken = [name for name in task.pass_to_pass if name in result.checks]
     return GradeRecord(
         fail_to_pass=len(task.fail_to_pass) - len(missed),
         fail_to_pass_total=len(task.fail_to_pass),

@@ -6,6 +6,7 @@ hashing and writing it is faster than copying first and reading again to verify.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -16,14 +17,16 @@ from pairtrial.core.canonical import walk_tree
 
 
 def copy_verified(source: Path, target: Path, *, exclude: Iterable[str] = ()) -> str:
-    """Copy files and links below ``source`` to the new folder ``target``, times included.
+    """Copy files and links below ``source`` to ``target``, a new folder or an empty one, times included.
 
     Returns the tree digest (as `pairtrial.core.canonical.tree_digest`) of exactly the bytes that were written.
     """
     digest = hashlib.sha256()
     made: set[str] = set()
     root = os.fspath(target)
-    os.makedirs(root)  # noqa: PTH103 - strings throughout: Path objects double the time
+    os.makedirs(root, exist_ok=True)  # noqa: PTH103 - strings throughout: Path objects double the time
+    if os.listdir(root):  # noqa: PTH208 - a sandbox makes its workspace, and nothing may lie in it already
+        raise FileExistsError(errno.ENOTEMPTY, "not empty", root)
     for entry in walk_tree(source, exclude=exclude):
         folder = entry.path.rpartition("/")[0]
         if folder and folder not in made:
