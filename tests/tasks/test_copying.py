@@ -44,9 +44,10 @@ def test_names_are_left_out_as_in_the_digest(tmp_path: Path) -> None:
     assert not (tmp_path / "to" / ".git").exists()
 
 
-def test_an_existing_folder_is_never_filled(tmp_path: Path) -> None:
+def test_a_folder_that_holds_something_is_never_filled(tmp_path: Path) -> None:
     make(tmp_path / "from")
     (tmp_path / "to").mkdir()
+    (tmp_path / "to" / "left").write_bytes(b"from another rollout")
     with pytest.raises(FileExistsError):
         copy_verified(tmp_path / "from", tmp_path / "to")
 
