@@ -1,0 +1,125 @@
+"""Holding a task against what its author says about it: which tests fail, what the prompt's example does."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio.to_thread
+
+from pairtrial.core.errors import TaskError
+from pairtrial.core.status import Status
+from pairtrial.grading import COUNTS_AS_PASS, Grade, Outcome, capture, grade
+from pairtrial.sandbox import Limits, Mount, Sandbox, SandboxSpec, make_sandbox
+from pairtrial.tasks import Prepared, Task, prepare, task_env, unbroken_tree
+from pairtrial.tasks.prompts import example
+
+EXAMPLE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What was found about one task."""
+
+    task: str
+    broken: tuple[str, ...]
+    """Ids of the baseline that fail on the defective tree, in its order."""
+    seconds: float
+    """One run of the suite on the defective tree."""
+    problems: tuple[str, ...]
+    """What is not as the task says; empty when all is."""
+
+    @property
+    def ok(self) -> bool:
+        """True when the task is what it says."""
+        return not self.problems
+
+
+async def measure_task(task: Task, cache: Path, scratch: Path, *, kind: str = "local") -> Measurement:
+    """Run the suite and the example on the defective and on the unbroken tree."""
+    code, problems = None, []
+    try:
+        code = example(task)
+    except TaskError as fault:
+        problems.append(str(fault))
+    prepared = await prepare(task, cache)
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        unbroken = Path(name) / "unbroken"
+        await unbroken_tree(task, cache, unbroken)
+        work = await anyio.to_thread.run_sync(partial(capture, prepared.defective, unbroken))
+        defective = await _graded(prepared, b"", scratch, kind)
+        mended = await _graded(prepared, work.patch, scratch, kind)
+        broken = tuple(item for item in task.target.baseline if _is_broken(defective, item))
+        problems += _suite_problems(task, defective, mended, broken)
+        if code is not None:
+            before = await _runs(prepared, prepared.defective, code, scratch, kind)
+            after = await _runs(prepared, unbroken, code, scratch, kind)
+            problems += _example_problems(before, after)
+    return Measurement(task.id, broken, defective.duration_s, tuple(problems))
+
+
+def _is_broken(found: Grade, test_id: str) -> bool:
+    outcome = found.checks.get(test_id)
+    return outcome is not None and not COUNTS_AS_PASS[Outcome(outcome)]
+
+
+def _suite_problems(task: Task, defective: Grade, mended: Grade, broken: tuple[str, ...]) -> list[str]:
+    problems = []
+    if not defective.status.is_graded:
+        problems.append(f"defective tree: cannot be graded ({defective.status}: {defective.reason})")
+    else:
+        declared = frozenset(task.fail_to_pass)
+        problems += [f"fail_to_pass: {item} passes in spite of the defect" for item in declared.difference(broken)]
+        problems += [f"{item} fails as well but is not in fail_to_pass" for item in broken if item not in declared]
+    if mended.status is not Status.RESOLVED:
+        first = next((name for name, value in mended.checks.items() if not COUNTS_AS_PASS[Outcome(value)]), None)
+        detail = f", first {first}" if first else ""
+        problems.append(f"unbroken tree: does not pass its baseline ({mended.status}: {mended.reason}{detail})")
+    return problems
+
+
+def _example_problems(before: str | None, after: str | None) -> list[str]:
+    problems = []
+    if before is None:
+        problems.append("prompt: the example passes on the defective tree, so it shows nothing")
+    if after is not None:
+        problems.append(f"prompt: the example fails on the unbroken tree ({after})")
+    return problems
+
+
+def _sandbox(prepared: Prepared, scratch: Path, kind: str, label: str) -> Sandbox:
+    environment = prepared.environment
+    mounts = tuple(Mount(path, str(path)) for path in dict.fromkeys((environment.root, environment.base)))
+    limits = Limits(wall_s=prepared.task.target.tests.timeout_s)
+    return make_sandbox(kind, SandboxSpec(label=label, scratch=scratch, mounts=mounts, limits=limits))
+
+
+async def _graded(prepared: Prepared, patch: bytes, scratch: Path, kind: str) -> Grade:
+    sandbox = _sandbox(prepared, scratch, kind, f"measure {prepared.task.id}")
+    try:
+        await sandbox.prepare()
+        return await grade(prepared, patch, sandbox)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await sandbox.destroy()
+
+
+async def _runs(prepared: Prepared, tree: Path, code: str, scratch: Path, kind: str) -> str | None:
+    """None when the example runs through, else the last line of what it said."""
+    sandbox = _sandbox(prepared, scratch, kind, f"example {prepared.task.id}")
+    try:
+        await sandbox.prepare()
+        await sandbox.put_tree(tree, sandbox.workspace)
+        inside = sandbox.inside_path(prepared.environment.root)
+        env = task_env(prepared.task, prepared, sandbox.workspace, environment=inside)
+        argv = ["python", "-c", code]
+        done = await sandbox.exec(argv, env=env, cwd=sandbox.workspace, timeout_s=EXAMPLE_TIMEOUT_S)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await sandbox.destroy()
+    if done.ok:
+        return None
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return "took too long" if done.timed_out else said[-1] if said else f"exit code {done.exit_code}"
