@@ -213,6 +213,7 @@ class _Stream(StreamingResponse):
             headers["content-length"] = length
         super().__init__(self._pieces(), answer.status_code, headers)
         self._answer, self._ledger, self._exchange, self._held = answer, ledger, exchange, held
+        self._length = int(length) if length is not None and length.isdigit() else None
         self._free = request.kind is Kind.COUNT
         kind = answer.headers.get("content-type", "")
         self._meter = Meter(request.dialect, kind, answer.headers.get("content-encoding", ""))
@@ -230,8 +231,9 @@ class _Stream(StreamingResponse):
         async for piece in self._answer.aiter_raw():
             self._meter.feed(piece)
             self._ledger.keep_answer(self._exchange, piece)
+            if self._exchange.answer_bytes == self._length:
+                self._settle()  # the books are closed before the agent can see the end of the answer and leave
             yield piece
-        # The books are closed before the agent can see the end of the answer and leave.
         self._settle()
 
     def _settle(self) -> None:
