@@ -17,7 +17,9 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from pairtrial.core.canonical import tree_digest
 from pairtrial.core.disk import remove_tree
+from pairtrial.core.errors import EnvironmentFault
 from pairtrial.core.status import Status
 from pairtrial.grading.frameworks.base import COUNTS_AS_PASS, Framework, Outcome, Run
 from pairtrial.grading.frameworks.channel import read_frames
@@ -118,6 +120,7 @@ async def _run(
     await anyio.to_thread.run_sync(_empty, sandbox.host_path(sandbox.workspace))
     await sandbox.put_tree(prepared.defective, sandbox.workspace)
     workspace = sandbox.host_path(sandbox.workspace)
+    await anyio.to_thread.run_sync(_check_copy, prepared, workspace)
     touched = await anyio.to_thread.run_sync(partial(lay, prepared, patch, workspace))
     environment = sandbox.inside_path(prepared.environment.root)
     env = task_env(prepared.task, prepared, sandbox.workspace, environment=environment)
@@ -151,7 +154,7 @@ async def _run(
         exit_code=end.get("exit"),
         signal=end.get("signal"),
         limit=limit,
-        sealed=frames.sealed,
+        seal="whole" if frames.sealed else "broken" if result.exit_code == 0 else "absent",
         chained=False,
         ended=False,
     )
@@ -173,6 +176,16 @@ def lay(prepared: Prepared, patch: bytes, workspace: Path) -> tuple[str, ...]:
         shadowed=shadowed_names(site_packages(prepared)),
     )
     return apply_work(patch, workspace, skip=is_protected)
+
+
+def _check_copy(prepared: Prepared, workspace: Path) -> None:
+    """Whoever wrote into the cache since it was made (a test of an earlier grading, say) must not decide this one."""
+    if tree_digest(workspace) != prepared.defective_digest:
+        raise EnvironmentFault(
+            f"{prepared.defective}: the prepared tree has been changed since it was made",
+            hint="remove the folder; it is prepared again",
+            slug="damaged-cache",
+        )
 
 
 def _empty(folder: Path) -> None:

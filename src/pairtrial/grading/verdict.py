@@ -1,10 +1,11 @@
 """From a report to a verdict: pure functions, the same online and offline, and they know no arm.
 
-A run either answers (every required id has a record, or its file could not be collected), or it was forged, or it
-stopped at a limit, or it is *unclear*: the runner died, ran nothing, or an id is nowhere. An unclear run is no verdict
-by itself. The grader then runs the same tree without the work (``control``) and with it once more (``again``): only
-when the control answers as a defective tree must and the work gives the same unclear picture twice is the work at
-fault, and the verdict ``unresolved``. Everything else is ``grading_error``.
+A run either answers (every required id has a record), or it was forged, or it stopped at a limit, or it is *unclear*:
+the runner died, ran nothing, a file could not be collected, an id is nowhere. An unclear run is no verdict by itself: a
+syntax error of the agent and a missing dependency of ours look alike. The grader then runs the same tree without the
+work (``control``) and with it once more (``again``): only when the control answers as a defective tree must and the work
+gives the same unclear picture twice is the work at fault, and the verdict ``unresolved``. Everything else is
+``grading_error``.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def _stopped(run: Run, _: frozenset[int]) -> Finding | None:
 
 
 def _forged(run: Run, _: frozenset[int]) -> Finding | None:
-    if not run.sealed:
+    if run.seal == "broken":
+        return Finding(Clarity.FORGED, "forged-frames", "something but the supervisor wrote into its output")
+    if run.seal != "whole":
         return Finding(Clarity.UNCLEAR, "no-report", "the supervisor of the test process left no sealed report")
     if not run.chained:
         return Finding(Clarity.FORGED, "forged-line", "the report holds a line that the reporter did not write")
@@ -138,12 +141,16 @@ def _lookup(run: Run, task: Checked) -> Finding:
         else:
             checks[test_id] = Outcome.UNCOLLECTED if _is_uncollected(test_id, run.uncollected) else Outcome.MISSING
     missing = [test_id for test_id, outcome in checks.items() if outcome is Outcome.MISSING]
+    uncollected = sum(outcome is Outcome.UNCOLLECTED for outcome in checks.values())
     if missing and not any(test_id not in ours for test_id in outcomes):
         return Finding(Clarity.UNCLEAR, "no-test", "no test of the target ran", checks)
     if missing:
         known = "none of the required ids" if len(missing) == len(checks) else f"{len(missing)} required ids"
         which = f"{known} without a record, first {missing[0]!r}" if len(missing) < len(checks) else f"{known} is known"
         return Finding(Clarity.UNCLEAR, "unmatched-id", which, checks)
+    if uncollected:
+        reason = f"collection error: {uncollected} required tests could not be collected"
+        return Finding(Clarity.UNCLEAR, "collection-error", reason, checks)
     return Finding(Clarity.ANSWERS, checks=checks)
 
 
@@ -205,10 +212,6 @@ def _graded(checks: Mapping[str, Outcome], task: Checked) -> Verdict:
     failing = [test_id for test_id, outcome in checks.items() if not COUNTS_AS_PASS[outcome]]
     if not failing:
         return Verdict(Status.RESOLVED, "passed", "every required test passed", checks)
-    uncollected = [test_id for test_id in failing if checks[test_id] is Outcome.UNCOLLECTED]
-    if uncollected:
-        reason = f"collection error: {len(uncollected)} required tests could not be collected"
-        return Verdict(Status.UNRESOLVED, "collection-error", reason, checks)
     wanted = sum(test_id in failing for test_id in task.fail_to_pass)
     kept = len(failing) - wanted
     reason = (

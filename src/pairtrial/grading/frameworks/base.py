@@ -59,8 +59,8 @@ class Run:
     signal: int | None
     limit: str | None
     """The limit that ended it (``wall``, ``memory``, ``pids``, ``disk``, ``output``), if one did."""
-    sealed: bool
-    """The frames of the supervisor are whole and carry its seal."""
+    seal: str
+    """``whole``; ``absent`` (the supervisor was ended before it could seal); ``broken`` (others wrote into it)."""
     chained: bool
     """Every line of the report carries the right tag."""
     ended: bool

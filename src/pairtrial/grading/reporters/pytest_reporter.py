@@ -228,15 +228,18 @@ class Reporter:
         changed = sorted(".".join(key) for key, value in self._start.items() if now.get(key, value) != value)
         changed += sorted(".".join(key) for key in self._start.keys() - now.keys() if key[0] in sys.modules)
         for plugin in self._config.pluginmanager.get_plugins():
-            name = getattr(plugin, "__name__", None) or type(plugin).__module__
-            file = str(getattr(plugin, "__file__", None) or "")
             hooks = any(hasattr(plugin, rule) for rule in RULES)
-            if id(plugin) in self._plugins or not hooks or os.path.basename(file) == "conftest.py":
-                continue
-            if name.partition(".")[0] not in WATCHED:
-                changed.append(f"plugin {name}")
+            if hooks and id(plugin) not in self._plugins and not self._is_conftest(plugin):
+                changed.append(f"plugin {type(plugin).__name__}")
         if changed:
             self._channel.say("patched", changed[:20])
+
+    def _is_conftest(self, plugin: Any) -> bool:
+        """True for a module made from a ``conftest.py`` of the workspace; the grader has put back all of them."""
+        if not isinstance(plugin, ModuleType):
+            return False
+        file = os.path.realpath(str(plugin.__file__))
+        return os.path.basename(file) == "conftest.py" and file.startswith(self._root + os.sep)
 
     def pytest_sessionfinish(self, session: Any, exitstatus: Any) -> Generator[None, Any, Any]:
         result = yield
