@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -39,7 +39,7 @@ PASSWD = f"root:x:0:0:root:/root:/bin/sh\nagent:x:{AGENT}:{AGENT}:agent:{HOME}:/
 GROUP = f"root:x:0:\nagent:x:{AGENT}:\n"
 NSSWITCH = "passwd: files\ngroup: files\nhosts: files dns\n"
 HOSTS = "127.0.0.1 localhost\n"
-STATUS_FD, USERNS_FD = 9, 10
+STATUS_FD, USERNS_FD, OPTIONS_FD = 9, 10, 11
 
 
 def bubblewrap_path() -> str:
@@ -96,16 +96,22 @@ class BubblewrapSandbox(HostedSandbox):
             **self._limit_facts,
         }
 
+    @property
+    def control(self) -> Path:
+        """Folder of ours beside the work tree, not on the disk that the command may fill."""
+        if self.base is None:
+            raise SandboxError(f"sandbox {self.spec.label}: used before prepare or after destroy", slug="not-prepared")
+        return self.base / "c"
+
     # ---- life --------------------------------------------------------------------------------------------------
     async def prepare(self) -> None:
         """Make the folders and namespaces, and prove that a command can be started."""
-        self._version = await _version(self.program)
+        self._version = _version(self.program)
         self.make_folders()
         try:
-            control = self.root / "c"
-            control.mkdir(mode=0o755)
+            self.control.mkdir(mode=0o755)
             for name, text in (("passwd", PASSWD), ("group", GROUP), ("nsswitch.conf", NSSWITCH), ("hosts", HOSTS)):
-                (control / name).write_text(text)
+                (self.control / name).write_text(text)
             if self.as_root:
                 self._spaces = make_namespaces(
                     user=AGENT,
@@ -135,27 +141,34 @@ class BubblewrapSandbox(HostedSandbox):
         if self._spaces.listener is not None:
             self._relay = Relay.to(self._spaces.listener.dup(), host_port=host_port, unix_socket=unix_socket)
         else:
-            self._relay = Relay.at(self.root / "c" / "g", host_port=host_port, unix_socket=unix_socket)
-            shutil.copyfile(FORWARDER, self.root / "c" / "forward.py")
+            self._relay = Relay.at(self.control / "g", host_port=host_port, unix_socket=unix_socket)
+            shutil.copyfile(FORWARDER, self.control / "forward.py")
             self._forwarding = True
         return f"http://127.0.0.1:{GATEWAY_PORT}"
 
     # ---- commands ----------------------------------------------------------------------------------------------
     def _launch(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Launch:
-        status = self.root / "c" / f"s-{os.urandom(6).hex()}"
+        status = self.control / f"s-{os.urandom(6).hex()}"
         number = os.open(status, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         wrapper = os.fdopen(number, "wb")
 
+        box = os.memfd_create("box")  # not on the command line: process 1 inside would show the host's paths
+        options = os.fdopen(box, "wb")
+        options.write(b"".join(os.fsencode(word) + b"\0" for word in self._box()))
+        options.flush()
+        os.lseek(box, 0, os.SEEK_SET)
+
         def end(result: ExecResult) -> ExecResult:
             wrapper.close()
+            options.close()
             return read_status(result, status, self.program)
 
-        passed = [(number, STATUS_FD)]
+        passed = [(number, STATUS_FD), (box, OPTIONS_FD)]
         if self._spaces.user is not None:
             passed.append((self._spaces.user, USERNS_FD))
         command = ["/bin/sh", "-c", WRAP, "sh", cwd or WORKSPACE, *(forwarded(argv) if self._forwarding else argv)]
         return Launch(
-            (self.program, *self._box(), "--", *self._descend(), *command),
+            (self.program, "--args", str(OPTIONS_FD), "--", *self._descend(), *command),
             env,
             netns=self._spaces.net,
             pass_fds=tuple(passed),
@@ -186,18 +199,24 @@ class BubblewrapSandbox(HostedSandbox):
                 yield "--disable-userns"
         if self.spec.network != "open" and self._spaces.net is None:
             yield "--unshare-net"
+        yield from _once(self._places())
+        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/")
+
+    def _places(self) -> Iterator[tuple[str, ...]]:
         yield from self._system()
         for name, target in (("w", WORKSPACE), ("h", HOME), ("t", TMP)):
             yield from _place(str(self.root / name), target, writable=True)
         for mount in sorted(self.spec.mounts, key=lambda mount: mount.target.count("/")):
-            yield from _place(str(mount.source.absolute()), mount.target, writable=mount.writable)
-        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/")
+            source = str(mount.source.absolute())
+            if not mount.writable and mount.target == source and source.startswith("/usr/"):
+                continue  # seen already
+            yield from _place(source, mount.target, writable=mount.writable)
 
-    def _system(self) -> Iterator[str]:
+    def _system(self) -> Iterator[tuple[str, ...]]:
         for place in SYSTEM:
             path = Path(place)
             if path.is_symlink():
-                yield from ("--symlink", str(path.readlink()), place)
+                yield ("--symlink", str(path.readlink()), place)
             elif path.exists():
                 yield from _place(place, place)
         for place in SETTINGS + (OPEN_SETTINGS if self.spec.network == "open" else ()):
@@ -205,24 +224,32 @@ class BubblewrapSandbox(HostedSandbox):
                 yield from _place(place, place)
         for name in ("passwd", "group", "nsswitch.conf", "hosts"):
             if name != "hosts" or self.spec.network != "open":
-                yield from _place(str(self.root / "c" / name), f"/etc/{name}")
-        yield from ("--proc", "/proc", "--dev", "/dev")
-        yield from ("--perms", "1777", "--size", str(SHM_BYTES), "--tmpfs", "/dev/shm")  # noqa: S108 - a path inside
+                yield from _place(str(self.control / name), f"/etc/{name}")
+        yield ("--proc", "/proc", "--dev", "/dev")
+        yield ("--perms", "1777", "--size", str(SHM_BYTES), "--tmpfs", "/dev/shm")  # noqa: S108 - a path inside
         if self._forwarding:
-            yield from _place(str(self.root / "c" / "g"), f"{RUN_FOLDER}/g")
-            yield from _place(str(self.root / "c" / "forward.py"), f"{RUN_FOLDER}/forward.py")
+            yield from _place(str(self.control / "g"), f"{RUN_FOLDER}/g")
+            yield from _place(str(self.control / "forward.py"), f"{RUN_FOLDER}/forward.py")
 
 
-def _place(source: str, target: str, *, writable: bool = False) -> Iterator[str]:
+def _once(groups: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """All words, groups that stand twice once."""
+    for group in dict.fromkeys(groups):
+        yield from group
+
+
+def _place(source: str, target: str, *, writable: bool = False) -> Iterator[tuple[str, ...]]:
     """Bind, with folders above it that everybody may pass through (bubblewrap makes them private to root)."""
     for parent in reversed(PurePosixPath(target).parents[:-1]):
-        yield from ("--perms", "0755", "--dir", str(parent))
-    yield from ("--bind" if writable else "--ro-bind", source, target)
+        yield ("--perms", "0755", "--dir", str(parent))
+    yield ("--bind" if writable else "--ro-bind", source, target)
 
 
-async def _version(program: str) -> str:
-    shown = await process.run([program, "--version"], env={}, timeout_s=20)
-    return shown.stdout.decode("utf-8", "replace").strip()
+@cache
+def _version(program: str) -> str:
+    import subprocess
+
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.strip()
 
 
 _proven: set[tuple[str, bool]] = set()

@@ -129,6 +129,21 @@ class HostFolders:
         except OSError as fault:
             raise SandboxError(f"{source}: cannot be copied to {target} ({fault})", slug="copy-failed") from fault
 
+    async def settle(self) -> None:
+        """Give what the host wrote into the folders to the user that commands run as."""
+        if self.owner is not None:
+            await anyio.to_thread.run_sync(self._settle)
+
+    def _settle(self) -> None:
+        for name in FOLDERS:
+            try:
+                with trees.opened(self.root / name) as folder:
+                    trees.give(folder, self.owner or 0)
+            except OSError as fault:
+                raise SandboxError(
+                    f"{self.root / name}: cannot be handed over ({fault})", slug="copy-failed"
+                ) from fault
+
     async def remove_folders(self) -> None:
         """Remove our folder with everything in it."""
         if self.base is not None:

@@ -90,6 +90,8 @@ class HostedSandbox(HostFolders):
         launch = self._launch(argv, {**env, "HOME": self.home, "TMPDIR": self.tmp}, cwd)
         before = Counters() if self.group is None else self.group.counters()
         inner = launch.on_end
+        if self.watch is not None:
+            self.watch.was_full = False
 
         def end(result: ExecResult) -> ExecResult:
             return self.judge(inner(result) if inner else result, before)
@@ -114,6 +116,7 @@ class HostedSandbox(HostFolders):
         output_cap: int | None = None,
     ) -> ExecResult:
         """Run a command to its end and kill what it left."""
+        await self.settle()
         running = process.begin(
             self._prepared(argv, env, cwd),
             timeout_s=min(timeout_s, self.spec.limits.wall_s),
@@ -138,6 +141,7 @@ class HostedSandbox(HostFolders):
     ) -> HostProcess:
         """Start a command that can be talked to."""
         self._running = [one for one in self._running if not one.ended]
+        await self.settle()
         running = await process.start(
             self._prepared(argv, env, cwd),
             timeout_s=min(timeout_s, self.spec.limits.wall_s),

@@ -134,6 +134,6 @@ def outcome(
         limit=limit,
         oom=False,
         duration_s=duration_s,
-        survivors=tuple(merged.get("survivors", ())),
+        survivors=tuple(name for name in merged.get("survivors", ()) if name not in launch.spared),
         note="; ".join(notes),
     )

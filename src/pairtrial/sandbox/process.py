@@ -178,6 +178,8 @@ class HostProcess:
             if key.data == "control":
                 if self._read_control():
                     return
+            elif key.data not in self._fds:
+                continue  # what the control message said has closed it since `select` looked
             elif key.data == "stdin":
                 self._write_input()
             else:

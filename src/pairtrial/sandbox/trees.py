@@ -179,6 +179,19 @@ def _dress(job: _Copy, number: int, info: os.stat_result) -> None:
     os.utime(number, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
+def give(folder: int, owner: int, depth: int = 0) -> None:
+    """Give everything in an open folder to ``owner``: what we wrote there, a command that is another user must own."""
+    with os.scandir(folder) as listing:
+        entries = list(listing)
+    for entry in entries:
+        info = entry.stat(follow_symlinks=False)
+        if info.st_uid != owner:
+            os.chown(entry.name, owner, owner, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(info.st_mode) and depth < MAX_DEPTH:
+            with contextlib.suppress(FileNotFoundError), opened(entry.name, at=folder) as below:
+                give(below, owner, depth + 1)
+
+
 def remove_tree(path: Path) -> None:
     """Remove a tree whatever its modes and depth; raises `SandboxError` when something stays."""
     try:
