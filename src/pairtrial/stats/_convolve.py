@@ -73,7 +73,7 @@ def _packed(terms: Terms, width: int, length: int) -> list[int]:
 
 def _floats(terms: Terms) -> list[float]:
     product = np.ones(1)
-    for weights, times in terms.items():
+    for weights, times in sorted(terms.items()):  # sorted: rounding must not depend on the order of tasks
         base = np.array([float(Fraction(weight, sum(weights))) for weight in weights])
         while times:
             if times & 1:

@@ -118,14 +118,17 @@ def two_sided_z(level: float) -> float:
     return -normal_quantile((1.0 - level) / 2.0)
 
 
-def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Find the sign change of a monotone function between ``low`` and ``high`` by bisection to the last bit."""
+def root(function: Callable[[float], float], low: float, high: float, width: float = 1e-17) -> float:
+    """Find the sign change of a monotone function between ``low`` and ``high`` by bisection.
+
+    Ends at the last bit, or when the bracket is narrower than ``width``.
+    """
     sign_low = function(low) > 0.0
     if sign_low == (function(high) > 0.0):
         raise StatsError(f"no sign change between {low} and {high}")
     while True:
         middle = 0.5 * (low + high)
-        if middle in (low, high):
+        if middle in (low, high) or high - low < width:
             return middle
         if (function(middle) > 0.0) == sign_low:
             low = middle

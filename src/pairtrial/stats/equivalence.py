@@ -6,10 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from pairtrial.stats._numbers import StatsError, count, normal_cdf, probability, root, table, two_sided_z
 from pairtrial.stats.intervals import score_statistic, tango
 from pairtrial.stats.results import HypothesisTest, Result
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +146,8 @@ def posterior(
         within = model.cdf(limit) - model.cdf(-limit)
     return Posterior(
         (c + a_win - b - a_loss) / (total + a_win + a_loss + a_tie),
-        root(lambda x: model.cdf(x) - tail, -1.0, 1.0),
-        root(lambda x: model.cdf(x) - 1.0 + tail, -1.0, 1.0),
+        root(lambda x: model.cdf(x) - tail, -1.0, 1.0, 1e-12),
+        root(lambda x: model.cdf(x) - 1.0 + tail, -1.0, 1.0, 1e-12),
         1.0 - model.cdf(0.0),
         within,
         margin,
@@ -150,17 +156,21 @@ def posterior(
     )
 
 
+@lru_cache(maxsize=1)
+def _legendre(nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    import numpy as np
+
+    return np.polynomial.legendre.leggauss(nodes)
+
+
 class _Difference:
     """Distribution of theta (2 psi - 1), theta ~ Beta(win + loss, tie), psi ~ Beta(win, loss)."""
 
-    _NODES = 256
-
     def __init__(self, win: float, loss: float, tie: float) -> None:
-        import numpy as np
         from scipy.special import betaincinv, betaln
 
         self._win, self._loss, self._tie = win, loss, tie
-        self._nodes, self._weights = np.polynomial.legendre.leggauss(self._NODES)
+        self._nodes, self._weights = _legendre(256)
         self._log_beta = float(betaln(win + loss, tie))
         # outside these quantiles theta has no weight that a double could hold
         self._low = float(betaincinv(win + loss, tie, 1e-18))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 
 from pairtrial.stats._numbers import StatsError, count, exact, probability, root, table, two_sided_z
 from pairtrial.stats.results import Interval, Result
@@ -193,7 +194,7 @@ def paired_t(deltas: Iterable[object], level: float = 0.95) -> MeanDifference:
     if n == 1:
         return MeanDifference(mean, None, None, None, None, None, 0, level, "paired t", "one task has no spread")
     # nearly equal floats, such as 1/3 computed in two ways, must not look like a tiny variance
-    if max(values) - min(values) <= 1e-12 * max(1.0, abs(values[0])):
+    if max(values) - min(values) <= 1e-12 * max(1.0, *map(abs, values)):
         reason = "degenerate: all task deltas are equal"
         return MeanDifference(mean, 0.0, None, None, None, None, n - 1, level, "paired t", reason)
     se = math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (n - 1) / n)
@@ -213,7 +214,7 @@ def t_result(mean: float, se: float, df: int, level: float, method: str, reason:
 def _floats(values: Iterable[object]) -> list[float]:
     out = []
     for value in values:
-        number = float(value) if isinstance(value, int | float) else float(exact(value))
+        number = float(value) if isinstance(value, Real) else float(exact(value))
         if not math.isfinite(number):
             raise StatsError(f"{value!r} is not a finite number")
         out.append(number)

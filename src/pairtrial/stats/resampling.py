@@ -64,7 +64,7 @@ def two_level(
     if n == 0 or runs == 0:
         return BootstrapInterval(None, None, None, level, method, "no task" if n == 0 else "no repetition")
     draw = np.zeros(2 * runs + 1)
-    for (x, y), times in Counter(zip(c, t, strict=True)).items():
+    for (x, y), times in sorted(Counter(zip(c, t, strict=True)).items()):
         draw += times * np.convolve(_binomial(runs, y), _binomial(runs, runs - x))  # y* - x* + runs
     total = sum(t) - sum(c)
     first, weights = convolve_power(-runs, draw / n, n)
@@ -105,7 +105,7 @@ def stratified(strata: Sequence[Iterable[object]], level: float = 0.95, ties: Ti
         return BootstrapInterval(None, None, None, level, method, "no task")
     first, weights = 0, np.ones(1)
     second = third = variance = Fraction(0)
-    for counts in counted:
+    for counts in sorted(counted, key=lambda counts: sorted(counts.items())):  # rounding independent of the order
         size = sum(counts.values())
         start, part = convolve_power(*one_draw(counts), size)
         first, weights = first + start, np.convolve(weights, part)
@@ -178,7 +178,7 @@ def _ratio_distribution(pairs: Sequence[tuple[int, int]]) -> tuple[list[Fraction
     grid = np.ones((1, 1))
     for _ in range(k):
         following = np.zeros((grid.shape[0] + wide, grid.shape[1] + long))
-        for (s, m), times in Counter(pairs).items():
+        for (s, m), times in sorted(Counter(pairs).items()):
             following[s - low : s - low + grid.shape[0], m : m + grid.shape[1]] += times / k * grid
         grid = following
     collected: dict[Fraction, float] = {}
