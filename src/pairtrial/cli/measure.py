@@ -9,12 +9,17 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from pairtrial.core.canonical import tree_digest
 from pairtrial.core.errors import TaskError
 from pairtrial.core.status import Status
 from pairtrial.grading import COUNTS_AS_PASS, Grade, Outcome, capture, grade
+from pairtrial.grading.report import read_report
 from pairtrial.sandbox import Limits, Mount, Sandbox, SandboxSpec, make_sandbox
-from pairtrial.tasks import Prepared, Task, prepare, task_env, unbroken_tree
+from pairtrial.tasks import Category, Prepared, Span, Target, Task, prepare, task_env, unbroken_tree
+from pairtrial.tasks.environment import build_environment
+from pairtrial.tasks.model import TaskDocument
 from pairtrial.tasks.prompts import example
+from pairtrial.tasks.sources import source_for
 
 EXAMPLE_TIMEOUT_S = 60.0
 
@@ -58,6 +63,35 @@ async def measure_task(task: Task, cache: Path, scratch: Path, *, kind: str = "l
             after = await _runs(prepared, unbroken, code, scratch, kind)
             problems += _example_problems(before, after)
     return Measurement(task.id, broken, defective.duration_s, tuple(problems))
+
+
+async def passing_ids(target: Target, cache: Path, scratch: Path, *, kind: str = "local", repeat: int = 2) -> list[str]:
+    """Ids that pass on the unbroken tree in every one of ``repeat`` runs, in the order of the first."""
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        tree = Path(name) / "unbroken"
+        await source_for(target).materialise(cache, tree)
+        environment = await build_environment(target, cache, tree)
+        digest = await anyio.to_thread.run_sync(tree_digest, tree)
+        prepared = Prepared(_undefined(target), tree, digest, "", tree, digest, "", environment)
+        runs: list[dict[str, Outcome]] = []
+        for _ in range(repeat):
+            found = await _graded(prepared, b"", scratch, kind)
+            run = read_report(found.report).run("work")
+            if run is None or not run.ended:
+                raise TaskError(f"{target.id}: the suite did not reach its end: {found.reason}", slug="no-baseline")
+            ours = {canary.test_id for canary in run.canaries}
+            runs.append({test_id: outcome for test_id, outcome in run.tests if test_id not in ours})
+    return [item for item in runs[0] if all(COUNTS_AS_PASS[run.get(item, Outcome.MISSING)] for run in runs)]
+
+
+def _undefined(target: Target) -> Task:
+    """A task that breaks nothing, for running a suite of which no id is known yet."""
+    nothing = Span(file="none", line=1, column=0, old="", new=" ")
+    document = TaskDocument.model_construct(
+        schema_="pairtrial.task.v1", id=target.id, title="baseline", target=target.id, category=Category.CALL,
+        prompt="none", defect=(nothing,), fail_to_pass=(), hide=(), expect={},
+    )  # fmt: skip
+    return Task(document, target.folder, "", target)
 
 
 def _is_broken(found: Grade, test_id: str) -> bool:

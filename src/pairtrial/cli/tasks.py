@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import anyio
 import click
 
 from pairtrial.cli.progress import tracking
+from pairtrial.core.canonical import sha256_file, tree_digest
 from pairtrial.core.disk import cache_root, remove_tree
 from pairtrial.core.errors import ExitCode, TaskError
 from pairtrial.tasks.defects import spans_between
 from pairtrial.tasks.model import Span
-from pairtrial.tasks.pack import Pack, Task, load_pack
-from pairtrial.tasks.sources import source_for
+from pairtrial.tasks.pack import Pack, Task, load_pack, load_target
+from pairtrial.tasks.sources import LOCAL_EXCLUDED, source_for
 
 PACK = click.Path(path_type=Path)
 
@@ -109,6 +111,51 @@ async def _measure_all(chosen: Sequence[Task], scratch: Path, kind: str) -> list
 
 def _verdict(item: dict[str, Any]) -> str:
     return "as it says" if not item["problems"] else "\n  " + "\n  ".join(item["problems"])
+
+
+@tasks.command()
+@click.argument("target", type=PACK)
+@click.option("--repeat", default=2, show_default=True, type=click.IntRange(1, 20), help="Runs that must agree.")
+@click.option("--sandbox", "kind", default="local", show_default=True, help="Where the tests run.")
+def baseline(target: Path, repeat: int, kind: str) -> int:
+    """Print the ids of all tests that pass on the unbroken tree of the target in folder TARGET, in every run.
+
+    \b
+    Example:
+      pairtrial tasks baseline tasks/mine/targets/abacus > baseline.txt
+    """
+    from pairtrial.cli.measure import passing_ids
+    from pairtrial.cli.run import scratch_folder
+
+    loaded = load_target(target)
+    scratch = scratch_folder(None)
+    try:
+        found = anyio.run(partial(passing_ids, loaded, cache_root(), scratch, kind=kind, repeat=repeat))
+    finally:
+        remove_tree(scratch)
+    if not found:
+        raise TaskError(f"{target}: no test passes", hint="check tests.paths and the lock", slug="no-baseline")
+    click.echo("\n".join(found))
+    click.echo(f"{len(found)} tests pass in each of {repeat} runs", err=True)
+    return ExitCode.OK
+
+
+@tasks.command()
+@click.argument("path", type=PACK)
+def digest(path: Path) -> int:
+    """Print the digest that a `source` pins: SHA-256 of a file, tree digest of a folder.
+
+    \b
+    Example:
+      pairtrial tasks digest tasks/mine/targets/abacus/source
+    """
+    if path.is_dir():
+        click.echo(tree_digest(path, exclude=LOCAL_EXCLUDED))
+    elif path.is_file():
+        click.echo(sha256_file(path))
+    else:
+        raise TaskError(f"{path}: no such file or folder", slug="missing-file")
+    return ExitCode.OK
 
 
 @tasks.command()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pairtrial.tasks.environment import Environment, verify_environment
 from pairtrial.tasks.model import Category, Framework, Span
-from pairtrial.tasks.pack import Pack, Target, Task, load_pack
+from pairtrial.tasks.pack import Pack, Target, Task, load_pack, load_target
 from pairtrial.tasks.workspace import (
     Prepared,
     Trees,
@@ -31,6 +31,7 @@ __all__ = [
     "Trees",
     "copy_workspace",
     "load_pack",
+    "load_target",
     "prepare",
     "prepare_trees",
     "task_env",

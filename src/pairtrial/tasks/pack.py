@@ -160,6 +160,7 @@ class _Loader:
     root: Path
     problems: list[str] = field(default_factory=list)
     targets: dict[str, Target | None] = field(default_factory=dict)
+    needs_baseline: bool = True
 
     def text(self, path: Path) -> str | None:
         try:
@@ -181,7 +182,10 @@ class _Loader:
         return self.targets[name]
 
     def _target(self, name: str) -> Target | None:
-        path = self.root / "targets" / name / "target.yaml"
+        return self.read_target(self.root / "targets" / name)
+
+    def read_target(self, folder: Path) -> Target | None:
+        path, name = folder / "target.yaml", folder.name
         try:
             document = load_yaml(path, TargetDocument, TaskError)
         except TaskError as fault:
@@ -190,12 +194,12 @@ class _Loader:
         if document.id != name:
             self.problems.append(f"{path}: id: is {document.id!r}, but the folder is called {name!r}")
         lock = self.text(path.parent / document.environment.lock)
-        baseline = self.text(path.parent / document.baseline)
+        baseline = self.text(path.parent / document.baseline) if self.needs_baseline else ""
         if lock is None or baseline is None:
             return None
         ids = tuple(line for line in baseline.split("\n") if line)
         target = Target(document, path.parent, lock, ids)
-        self.problems.extend(_target_problems(target))
+        self.problems.extend(_target_problems(target, self.needs_baseline))
         return target
 
     def task(self, name: str) -> Task | None:
@@ -231,12 +235,21 @@ def load_pack(path: Path) -> Pack:
     return Pack(document.id, document.title, root, tuple(item for item in tasks if item is not None))
 
 
+def load_target(folder: Path) -> Target:
+    """One target without its baseline, which may not exist yet; `TaskError` lists every problem."""
+    loader = _Loader(folder.parent.parent, needs_baseline=False)
+    target = loader.read_target(folder.resolve())
+    if target is None or loader.problems:
+        raise TaskError("\n".join(loader.problems), slug="invalid-target")
+    return target
+
+
 def _repeated(items: Iterable[str]) -> list[str]:
     seen: set[str] = set()
     return list(dict.fromkeys(item for item in items if item in seen or seen.add(item)))  # type: ignore[func-returns-value]
 
 
-def _target_problems(target: Target) -> list[str]:
+def _target_problems(target: Target, needs_baseline: bool) -> list[str]:
     where = target.folder / target.document.environment.lock
     pins, faults = read_lock(target.lock)
     problems = [f"{where}: {line}" for line in faults]
@@ -250,7 +263,7 @@ def _target_problems(target: Target) -> list[str]:
     if target.tests.framework is Framework.PYTEST and "pytest" not in names:
         problems.append(f"{where}: does not pin pytest, which the tests need")
     listing = target.folder / target.document.baseline
-    if not target.baseline:
+    if not target.baseline and needs_baseline:
         problems.append(f"{listing}: no test ids")
     problems.extend(f"{listing}: {item!r} is listed twice" for item in _repeated(target.baseline)[:5])
     return problems
