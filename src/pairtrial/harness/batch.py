@@ -137,7 +137,7 @@ class Batch:
         need = budget.per_rollout_usd * len(self.todo(block))
         if self.spent + self.reserved + need > budget.ceiling_usd:
             self.progress.stopped = (
-                f"budget: {self.spent} of {budget.ceiling_usd} USD spent, the next block needs {need}"
+                f"budget: {self.spent} of {budget.ceiling_usd} USD spent, the next block may need {need}"
             )
             return False
         self.reserved += need

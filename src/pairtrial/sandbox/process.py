@@ -13,54 +13,32 @@ import os
 import selectors
 import socket
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
 
-from pairtrial.core.errors import SandboxError
 from pairtrial.sandbox.launch import Launch, open_command, outcome
-from pairtrial.sandbox.protocol import OUTPUT_BYTES, ExecResult, LimitName, LineCallback
-from pairtrial.sandbox.streams import Capture
+from pairtrial.sandbox.protocol import OUTPUT_BYTES, ExecResult, LineCallback
+from pairtrial.sandbox.stepped import GRACE_S, PIECE, SteppedProcess
 
-WATCH_S = 0.25
-"""Shortest time between two looks at what only a look can tell (the disk)."""
-GRACE_S = 2.0
-"""Time between TERM and KILL."""
-PIECE = 1 << 16
 ORPHANED_PIPE_S = 2.0
 """How long to wait for the end of a pipe once every process that we know of is dead."""
 
 
-class HostProcess:
-    """A running command with its pipes; made by `start`.
-
-    Nothing runs in the background: whichever coroutine waits for something serves all pipes meanwhile. A command whose
-    output nobody asks for is held back by its full pipe.
-    """
+class HostProcess(SteppedProcess):
+    """A running command of this machine; made by `start` and `begin`."""
 
     def __init__(self, launch: Launch, *, timeout_s: float, output_cap: int, lines: bool, interactive: bool) -> None:
+        super().__init__(timeout_s=timeout_s, output_cap=output_cap, lines=lines, interactive=interactive)
         self.launch = launch
-        self._deadline = time.monotonic() + timeout_s
-        self._began = time.monotonic()
-        self._selector = selectors.DefaultSelector()
-        self._lock = anyio.Lock()
-        self._out = Capture(output_cap, lines=lines)
-        self._err = Capture(output_cap, lines=False)
-        self._input: deque[memoryview] = deque()
-        self._input_open = True
-        self._close_when_sent = not interactive
+        self._watch = launch.watch
         self._control_text = b""
         self._messages: list[dict[str, Any]] = []
         self._gone_at: float | None = None
-        self._limit: LimitName | None = None
-        self._watch_at = 0.0
         self._killed = False
-        self._iterated = False
         self._tries = 0
-        self._result: ExecResult | None = None
         self._fds: dict[str, int] = {}
         self._control: socket.socket
         self._spawn()
@@ -83,7 +61,6 @@ class HostProcess:
             self._selector.register(self._fds[name], selectors.EVENT_READ, name)
         self._selector.register(self._control, selectors.EVENT_READ, "control")
 
-    # ---- what callers do ---------------------------------------------------------------------------------------
     @property
     def pid(self) -> int | None:
         """Process id of the command on the host, once it is known."""
@@ -97,80 +74,11 @@ class HostProcess:
         await self._serve_until(lambda: len(self._messages) > 1 or self._gone_at is not None)
         return self.pid
 
-    async def send(self, data: bytes) -> None:
-        """Write to stdin; what a command that closed its stdin does not take is dropped."""
-        self._offer(data)
-        await self._serve_until(lambda: not self._input)
-
-    async def close_stdin(self) -> None:
-        """Send what is waiting, then the end of input."""
-        await self._serve_until(lambda: not self._input)
-        self._close_input()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        lines = self._out.lines
-        if lines is None:
-            raise SandboxError("this process was started without line splitting", slug="no-lines")
-        self._iterated = True
-        while True:
-            await self._serve_until(lambda: bool(lines) or self._done)
-            while lines:
-                yield lines.popleft()
-            if self._done:
-                return
-
-    async def wait(self, on_stdout: LineCallback | None = None) -> ExecResult:
-        """Serve until the command and all that it started are gone."""
-        lines = self._out.lines
-        try:
-            while not self._done:
-                await self._serve_until(lambda: self._done or bool(lines))
-                while lines and not self._iterated:
-                    line = lines.popleft()
-                    if on_stdout is not None:
-                        on_stdout(line)
-                if lines:  # somebody else iterates
-                    await anyio.sleep(0)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.kill()
-            raise
-        while on_stdout is not None and lines and not self._iterated:
-            on_stdout(lines.popleft())
-        return self.result
-
-    async def kill(self) -> None:
-        """KILL the whole tree now, and wait until it is gone."""
+    async def _kill_now(self) -> None:
         self._killed = True
         self._tell(b"K\n")
-        if self._out.lines is not None and not self._done:
-            self._out.lines.clear()
-        await self._serve_until(lambda: self._done)
-
-    @property
-    def ended(self) -> bool:
-        """True when everything is gone and `result` can be read."""
-        return self._done
-
-    @property
-    def result(self) -> ExecResult:
-        """The result; only after `wait`."""
-        if self._result is None:
-            raise SandboxError("the process is still running", slug="not-ended")
-        return self._result
 
     # ---- the machinery -----------------------------------------------------------------------------------------
-    @property
-    def _done(self) -> bool:
-        return self._result is not None
-
-    async def _serve_until(self, condition: Any) -> None:
-        while not condition() and not self._done:
-            async with self._lock:
-                if condition() or self._done:
-                    return
-                await self._step()
-
     async def _step(self) -> None:
         with anyio.move_on_after(self._patience()):
             await anyio.wait_readable(self._selector.fileno())
@@ -184,31 +92,18 @@ class HostProcess:
                 self._write_input()
             else:
                 self._read(key.data)
-        now = time.monotonic()
-        if self._limit is None and self._gone_at is None:
-            self._check_limits(now)
+        if self._gone_at is None:
+            if (limit := self._new_limit()) is not None:
+                self._tell(b"T%f\n" % GRACE_S if limit == "wall" else b"K\n")
+            return
         open_pipes = {"stdout", "stderr"} & self._fds.keys()
-        if self._gone_at is not None and (not open_pipes or now - self._gone_at > ORPHANED_PIPE_S):
+        if not open_pipes or time.monotonic() - self._gone_at > ORPHANED_PIPE_S:
             self._finish(bool(open_pipes))
 
-    def _check_limits(self, now: float) -> None:
-        if now >= self._deadline:
-            self._limit = "wall"
-            self._tell(b"T%f\n" % GRACE_S)
-        elif self.launch.watch is not None and now >= self._watch_at:
-            self._limit = self.launch.watch()
-            spent = time.monotonic() - now
-            self._watch_at = now + max(WATCH_S, 20 * spent)
-            if self._limit is not None:
-                self._tell(b"K\n")
-
-    def _patience(self) -> float | None:
+    def _patience(self) -> float:
         if self._gone_at is not None:
             return ORPHANED_PIPE_S
-        if self._limit is not None or self._killed:
-            return 60.0
-        until = self._deadline if self.launch.watch is None else min(self._deadline, self._watch_at)
-        return max(0.0, until - time.monotonic())
+        return 60.0 if self._limit is not None or self._killed else self._until_limit()
 
     def _read(self, name: str) -> None:
         capture = self._out if name == "stdout" else self._err
@@ -255,15 +150,8 @@ class HostProcess:
         with contextlib.suppress(OSError):
             self._control.send(words)
 
-    def _offer(self, data: bytes) -> None:
-        if not data or not self._input_open:
-            return
-        self._input.append(memoryview(data))
-        if self.pid is not None:
-            self._watch_input()
-
     def _watch_input(self) -> None:
-        if self._input:
+        if self._input and self.pid is not None:
             with contextlib.suppress(KeyError):
                 self._selector.register(self._fds["stdin"], selectors.EVENT_WRITE, "stdin")
 
@@ -330,7 +218,7 @@ def begin(
     """Start a command that gets ``stdin`` and nothing more; `HostProcess.wait` runs it to its end."""
     process = HostProcess(launch, timeout_s=timeout_s, output_cap=output_cap, lines=lines, interactive=False)
     if stdin:
-        process._offer(stdin)
+        process.offer(stdin)
     else:
         process._close_input()
     return process
