@@ -257,6 +257,18 @@ def test_a_kill_in_the_middle_leaves_nothing_that_is_taken_for_whole(pack: Any, 
     assert [item.name for item in (cache / "prepared").iterdir()] == [trees.visible.parent.name]
 
 
+@pytest.mark.parametrize("wait", [0.02, 0.1, 0.2])
+def test_a_cancelled_preparation_leaves_nothing(pack: Any, cache: Path, wait: float) -> None:
+    async def cut() -> None:
+        with anyio.move_on_after(wait):
+            await prepare_trees(pack.tasks[0], cache)
+
+    anyio.run(cut)
+    left = [item.name for item in (cache / "prepared").glob(".*")] if (cache / "prepared").exists() else []
+    assert left == []
+    anyio.run(prepare_trees, pack.tasks[0], cache)
+
+
 def test_a_cache_that_cannot_be_written_is_the_machines_fault(pack: Any, cache: Path) -> None:
     cache.write_text("a file")
     with pytest.raises(EnvironmentFault) as caught:

@@ -28,7 +28,7 @@ from pairtrial.core.disk import write_atomic
 from pairtrial.core.errors import EnvironmentFault, TaskError
 from pairtrial.sandbox.process import run
 from pairtrial.tasks.index import tool_environment
-from pairtrial.tasks.locking import building_folder, locked
+from pairtrial.tasks.locking import building_folder, discard, locked
 from pairtrial.tasks.pack import Target
 
 RECORD = "pairtrial-environment.json"
@@ -151,7 +151,7 @@ async def _build(target: Target, final: Path, metadata: str | None) -> Environme
         write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
         await anyio.to_thread.run_sync(_publish, root, final)
     finally:
-        await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, building, ignore_errors=True))
+        await discard(building)
     built = _load(final)
     if built is None:
         raise EnvironmentFault(f"{final}: the environment that was built cannot be read", slug="environment-failed")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from pairtrial.core.disk import remove_tree
 from pairtrial.core.errors import EnvironmentFault
@@ -62,6 +65,12 @@ def building_folder(final: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     except OSError as fault:
         raise _unwritable(parent, fault) from fault
+
+
+async def discard(building: Path) -> None:
+    """Remove what was being built, also when the work is being cancelled."""
+    with anyio.CancelScope(shield=True):
+        await anyio.to_thread.run_sync(partial(shutil.rmtree, building, ignore_errors=True))
 
 
 def _unwritable(path: Path, fault: OSError) -> EnvironmentFault:

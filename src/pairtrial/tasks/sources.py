@@ -6,7 +6,6 @@ them. Adding a kind adds a model in `model`, a class and a line in `source_for`.
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 from pathlib import Path
@@ -18,7 +17,7 @@ from pairtrial.core.canonical import sha256_file, tree_digest, walk_tree
 from pairtrial.core.disk import fsync_folder
 from pairtrial.core.errors import EnvironmentFault, TaskError
 from pairtrial.tasks.archive import DROPPED, unpack
-from pairtrial.tasks.locking import building_folder, locked, make_folder
+from pairtrial.tasks.locking import building_folder, discard, locked, make_folder
 from pairtrial.tasks.model import Local, PypiSdist
 from pairtrial.tasks.pack import Target
 
@@ -77,7 +76,7 @@ class _Sdist:
             try:
                 await anyio.to_thread.run_sync(self._download, building / "archive", stored)
             finally:
-                await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, building, ignore_errors=True))
+                await discard(building)
 
     def _download(self, temporary: Path, stored: Path) -> None:
         from pairtrial.tasks.pypi import download_sdist

@@ -7,7 +7,6 @@ other object, reference, reflog, remote, tag, hook or template from which the fi
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import shutil
@@ -26,7 +25,7 @@ from pairtrial.tasks.copying import copy_verified
 from pairtrial.tasks.defects import apply_defect
 from pairtrial.tasks.environment import Environment, build_environment
 from pairtrial.tasks.hiding import hide_files, hide_tests
-from pairtrial.tasks.locking import building_folder, locked
+from pairtrial.tasks.locking import building_folder, discard, locked
 from pairtrial.tasks.pack import Task
 from pairtrial.tasks.sources import source_for
 
@@ -206,7 +205,7 @@ async def _build(task: Task, cache: Path, final: Path) -> dict[str, str]:
             await anyio.to_thread.run_sync(remove_tree, final)
         root.rename(final)
     finally:
-        await anyio.to_thread.run_sync(functools.partial(shutil.rmtree, building, ignore_errors=True))
+        await discard(building)
     return record
 
 
