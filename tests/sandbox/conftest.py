@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +17,11 @@ from typing import Any
 import pytest
 
 from pairtrial.sandbox import Limits, Sandbox, SandboxSpec, make_sandbox
+from pairtrial.sandbox.engine import forget_engines
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+IMAGE = "pairtrial/host:test"
+ROOT = Path(__file__).resolve().parents[2]
 SandboxMaker = Callable[..., Awaitable[Sandbox]]
 
 
@@ -27,10 +35,73 @@ def spec(tmp_path: Path) -> SandboxSpec:
     return SandboxSpec(label="test/cell/agent", scratch=tmp_path / "scratch", limits=Limits(wall_s=60.0))
 
 
-@pytest.fixture(params=["local", "bubblewrap"])
+def start_engine(root: Path) -> subprocess.Popen[bytes]:
+    """A private engine with folders of its own, which leaves the network of this machine alone."""
+    own = [f"--host=unix://{root}/sock", "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false"]
+    with (root / "log").open("ab") as log:
+        return subprocess.Popen(
+            ["dockerd", f"--data-root={root}/data", f"--exec-root={root}/run", f"--pidfile={root}/pid", *own],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def wait_for_engine(root: Path, process: subprocess.Popen[bytes]) -> None:
+    """Until it answers."""
+    from docker import DockerClient, errors
+
+    for _ in range(600):
+        if process.poll() is not None:
+            pytest.fail("dockerd ended: " + (root / "log").read_text()[-2000:])
+        with (
+            contextlib.suppress(errors.DockerException),
+            contextlib.closing(DockerClient(f"unix://{root}/sock")) as one,
+        ):
+            one.ping()
+            return
+        time.sleep(0.05)
+    pytest.fail("dockerd does not answer")
+
+
+def stop_engine(root: Path, process: subprocess.Popen[bytes]) -> None:
+    """End it and remove its folders."""
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    subprocess.run(["umount", "-l", str(root / "data")], stderr=subprocess.DEVNULL, check=False)
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def docker_engine(require: Callable[..., None]) -> Iterator[Path]:
+    """A private engine for the session, with an image made from files of this machine."""
+    require("docker")
+    require("docker", os.geteuid() == 0, "a private engine needs root")
+    root = Path(tempfile.mkdtemp(prefix="eng-"))  # short: the name of a socket has at most 107 bytes
+    process = start_engine(root)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DOCKER_HOST", f"unix://{root}/sock")
+            wait_for_engine(root, process)
+            build = ROOT / "sandbox" / "images" / "host" / "build.py"
+            subprocess.run([sys.executable, str(build), "--tag", IMAGE], check=True, stdout=subprocess.DEVNULL)
+            yield root
+            forget_engines()
+    finally:
+        stop_engine(root, process)
+
+
+@pytest.fixture(params=["local", "bubblewrap", "docker"])
 def kind(request: pytest.FixtureRequest, require: Callable[..., None]) -> str:
     if request.param != "local":
         require(request.param)
+    if request.param == "docker":
+        request.getfixturevalue("docker_engine")
     return str(request.param)
 
 
@@ -40,7 +111,8 @@ async def new_sandbox(kind: str, spec: SandboxSpec) -> AsyncIterator[SandboxMake
     made: list[Sandbox] = []
 
     async def make(**changes: Any) -> Sandbox:
-        sandbox = make_sandbox(kind, replace(spec, **changes))
+        given = {"image": IMAGE, **changes} if kind == "docker" else changes
+        sandbox = make_sandbox(kind, replace(spec, **given))
         made.append(sandbox)
         await sandbox.prepare()
         return sandbox

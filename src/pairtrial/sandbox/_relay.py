@@ -1,7 +1,7 @@
 """Carries connections from a listening socket to one server, byte for byte. Imports nothing of ours.
 
 In the harness it is a thread behind a listener that lies in a sandbox's network namespace. As a script it is the
-fallback inside a sandbox: ``python forward.py PORT SOCKET -- command…`` listens on loopback there, carries to a unix
+fallback inside a sandbox: ``python forward.py PORT SOCKET [-- command…]`` listens on loopback there, carries to a unix
 socket that is mounted in, and becomes the command in the process that was started.
 """
 
@@ -145,7 +145,7 @@ class Forwarder:
 def main(port: str, address: str, command: list[str]) -> None:
     """Listen, carry in a child process, and become the command."""
     listener = socket.create_server(("127.0.0.1", int(port)))
-    if os.fork():
+    if command and os.fork():
         listener.close()
         try:
             os.execvp(command[0], command)  # noqa: S606 - that is what it is for

@@ -19,26 +19,19 @@ from pathlib import Path, PurePosixPath
 from pairtrial.core.errors import SandboxError, SandboxUnavailableError
 from pairtrial.sandbox import process
 from pairtrial.sandbox.hosted import HostedSandbox
+from pairtrial.sandbox.identity import AGENT, HOME, SHM_BYTES, TMP, WORKSPACE, write_identity
 from pairtrial.sandbox.launch import Launch
 from pairtrial.sandbox.namespaces import Namespaces, make_namespaces
 from pairtrial.sandbox.network import FORWARDER, GATEWAY_PORT, RUN_FOLDER, Relay, forwarded
 from pairtrial.sandbox.protocol import ExecResult, Isolation, SandboxSpec
 from pairtrial.sandbox.wrapper import WRAP, read_status
 
-WORKSPACE, HOME, TMP = "/workspace", "/home/agent", "/tmp"  # noqa: S108 - a path inside
-AGENT = 61000
-"""User that commands run as when we are root."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 SETTINGS = (
     "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl",
     "/etc/ca-certificates", "/etc/pki", "/etc/mime.types", "/etc/java", "/etc/fonts",
 )  # fmt: skip
 OPEN_SETTINGS = ("/etc/resolv.conf", "/etc/hosts", "/etc/services", "/etc/gai.conf")
-SHM_BYTES = 64 << 20
-PASSWD = f"root:x:0:0:root:/root:/bin/sh\nagent:x:{AGENT}:{AGENT}:agent:{HOME}:/bin/sh\n"
-GROUP = f"root:x:0:\nagent:x:{AGENT}:\n"
-NSSWITCH = "passwd: files\ngroup: files\nhosts: files dns\n"
-HOSTS = "127.0.0.1 localhost\n"
 STATUS_FD, USERNS_FD, OPTIONS_FD = 9, 10, 11
 
 
@@ -96,22 +89,13 @@ class BubblewrapSandbox(HostedSandbox):
             **self._limit_facts,
         }
 
-    @property
-    def control(self) -> Path:
-        """Folder of ours beside the work tree, not on the disk that the command may fill."""
-        if self.base is None:
-            raise SandboxError(f"sandbox {self.spec.label}: used before prepare or after destroy", slug="not-prepared")
-        return self.base / "c"
-
     # ---- life --------------------------------------------------------------------------------------------------
     async def prepare(self) -> None:
         """Make the folders and namespaces, and prove that a command can be started."""
         self._version = _version(self.program)
         self.make_folders()
         try:
-            self.control.mkdir(mode=0o755)
-            for name, text in (("passwd", PASSWD), ("group", GROUP), ("nsswitch.conf", NSSWITCH), ("hosts", HOSTS)):
-                (self.control / name).write_text(text)
+            write_identity(self.control, AGENT)
             if self.as_root:
                 self._spaces = make_namespaces(
                     user=AGENT,

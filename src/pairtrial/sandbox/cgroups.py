@@ -152,7 +152,7 @@ class Group:
         memory, pids = self._folders.get("memory"), self._folders["pids"]
         return Counters(
             oom_kills=0 if memory is None else oom_kills(memory, self.version),
-            pids_refused=_field(pids / "pids.events", "max"),
+            pids_refused=field_of(pids / "pids.events", "max"),
         )
 
     def members(self) -> list[int]:
@@ -190,10 +190,11 @@ class Group:
 
 def oom_kills(folder: Path, version: int) -> int:
     """Processes that the kernel killed for memory in a group so far."""
-    return _field(folder / ("memory.oom_control" if version == 1 else "memory.events"), "oom_kill")
+    return field_of(folder / ("memory.oom_control" if version == 1 else "memory.events"), "oom_kill")
 
 
-def _field(path: Path, name: str) -> int:
+def field_of(path: Path, name: str) -> int:
+    """A number from a file of names and numbers; 0 when it is not there."""
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_text().splitlines():
             key, _, value = line.partition(" ")

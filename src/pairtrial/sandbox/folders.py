@@ -14,6 +14,7 @@ from pairtrial.sandbox.protocol import SandboxSpec
 
 FOLDERS = ("w", "h", "t")
 """Workspace, HOME and TMPDIR below a sandbox's own folder."""
+CONTROL = "c"
 MOUNTED = "d"
 """Where a tmpfs is mounted in it."""
 
@@ -41,6 +42,13 @@ class HostFolders:
             raise SandboxError(f"sandbox {self.spec.label}: used before prepare or after destroy", slug="not-prepared")
         return self.base / MOUNTED if self.mounted else self.base
 
+    @property
+    def control(self) -> Path:
+        """Folder of ours beside the work tree: never on the disk that a command may fill."""
+        if self.base is None:
+            raise SandboxError(f"sandbox {self.spec.label}: used before prepare or after destroy", slug="not-prepared")
+        return self.base / CONTROL
+
     def make_folders(self) -> None:
         """Make the three folders, on a tmpfs of its own where the disk is limited and we may mount one."""
         for mount in self.spec.mounts:
@@ -50,6 +58,7 @@ class HostFolders:
         size = self.spec.limits.disk_bytes
         try:
             self.base = make_folder(self.spec.scratch.absolute(), labels)
+            self.control.mkdir(mode=0o755)
             if size is not None and disk.may_mount():
                 (self.base / MOUNTED).mkdir()
                 self.mounted = disk.mount_tmpfs(self.base / MOUNTED, size)

@@ -25,6 +25,10 @@ def make_sandbox(kind: str, spec: SandboxSpec, *, wanted: Isolation | None = Non
         )
     if kind == "local":
         return LocalSandbox(spec)
-    from pairtrial.sandbox.bubblewrap import BubblewrapSandbox
+    if kind == "bubblewrap":
+        from pairtrial.sandbox.bubblewrap import BubblewrapSandbox
 
-    return BubblewrapSandbox(spec)
+        return BubblewrapSandbox(spec)
+    from pairtrial.sandbox.docker import DockerSandbox
+
+    return DockerSandbox(spec)

@@ -94,6 +94,23 @@ def make_folder(scratch: Path, labels: dict[str, str]) -> Path:
     return final
 
 
+LABEL = "pairtrial.owner"
+
+
+def labels_of(labels: dict[str, str], folder: str) -> dict[str, str]:
+    """The same record as labels of a container."""
+    own = {LABEL: json.dumps(asdict(current_owner()), sort_keys=True), "pairtrial.folder": folder}
+    return own | {f"pairtrial.{name}": value for name, value in labels.items()}
+
+
+def owner_of(text: str) -> Owner | None:
+    """Owner from a label; ``None`` when it does not say."""
+    try:
+        return Owner(**json.loads(text))
+    except (ValueError, TypeError):
+        return None
+
+
 def read_owner(folder: Path) -> tuple[Owner, dict[str, Any]] | None:
     """Owner and labels of a folder; ``None`` when it does not say, and then nothing may be concluded."""
     try:

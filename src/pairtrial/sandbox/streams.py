@@ -14,12 +14,15 @@ class Capture:
     def __init__(self, cap: int, *, lines: bool) -> None:
         self.cap = cap
         self.kept = bytearray()
+        self.total = 0
+        """Bytes seen, kept or not."""
         self.truncated = False
         self.lines: deque[bytes] | None = deque() if lines else None
         self._open = bytearray()
         self._cut = False
 
     def feed(self, piece: bytes) -> None:
+        self.total += len(piece)
         room = self.cap - len(self.kept)
         if room < len(piece):
             self.truncated = True

@@ -42,3 +42,25 @@ def read_status(result: ExecResult, status: Path, program: str) -> ExecResult:
     if result.exit_code is not None and 128 < result.exit_code <= 192 and len(text) > len(STARTED):
         return replace(result, exit_code=None, signal=result.exit_code - 128)
     return result
+
+
+WRAP_STREAM = (
+    '_pt_n="$1"; unset $2; cd -- "$3" || exit 127; shift 3; unset OLDPWD PWD; exec 7>&1 8>&2; trap : TERM INT HUP QUIT; '
+    '_pt_m=$(trap : TERM INT HUP QUIT; exec 2>&1; (exec "$@" >&7 2>&8 7>&- 8>&-); printf " %s" "$?"); '
+    'printf "\\000%s %s\\000" "$_pt_n" "$_pt_m" >&8; exit "${_pt_m##* }"'
+)
+"""The same where no descriptor can be passed: shell script around a mark, names of variables to drop, a
+folder and a command. The shell's message
+and the code come last on stderr, between NULs and behind the mark."""
+TAIL_BYTES = 8192
+
+
+def read_tail(tail: bytes, mark: bytes) -> tuple[int, str, int] | None:
+    """Length of the end that the wrapper wrote, the shell's message, and the code; ``None`` when it is not there."""
+    place = tail.rfind(b"\0" + mark + b" ")
+    if place < 0 or not tail.endswith(b"\0"):
+        return None
+    text, _, code = tail[place + len(mark) + 2 : -1].rpartition(b" ")
+    if not code.isdigit():
+        return None
+    return len(tail) - place, text.decode("utf-8", "replace").strip(), int(code)
