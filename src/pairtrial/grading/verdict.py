@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from pairtrial.core.errors import GradeError
 from pairtrial.core.status import Status
+from pairtrial.grading.frameworks import FRAMEWORKS
 from pairtrial.grading.frameworks.base import COUNTS_AS_PASS, Outcome, Run
 from pairtrial.grading.report import Report
-
-HEALTHY_EXITS: Mapping[str, frozenset[int]] = {"pytest": frozenset({1})}
-"""Exit codes of a run that came to its end; the canary that must fail makes 0 impossible."""
 
 
 class Checked(Protocol):
@@ -100,7 +99,7 @@ def _died(run: Run, healthy: frozenset[int]) -> Finding | None:
     end = f"signal {run.signal}" if run.signal is not None else f"exit code {run.exit_code}"
     if not run.ended:
         return Finding(Clarity.UNCLEAR, "runner-died", f"the runner ended early ({end}) after {len(run.tests)} tests")
-    if run.exit_code not in healthy or run.status != run.exit_code:
+    if run.exit_code not in healthy or run.status not in (None, run.exit_code):
         return Finding(Clarity.UNCLEAR, "runner-failed", f"the runner ended with {end}, not with its verdict")
     return None
 
@@ -157,16 +156,16 @@ def _lookup(run: Run, task: Checked) -> Finding:
 def _is_uncollected(test_id: str, uncollected: Mapping[str, str]) -> bool:
     if test_id in uncollected:
         return True
-    # Every prefix that ends at a separator: a file, a class, or a folder with its conftest.
+    # Every prefix that ends at a separator: a file, a class, a suite, or a folder with its conftest.
     for at, character in enumerate(test_id):
-        if character in "/:[" and test_id[:at].rstrip(":") in uncollected:
+        if character in "/:[ " and test_id[:at].rstrip(": ") in uncollected:
             return True
     return "" in uncollected
 
 
 def decide(report: Report, task: Checked) -> Verdict:
     """The verdict on a report."""
-    healthy = HEALTHY_EXITS[report.framework]
+    healthy = _healthy(report)
     work = report.run("work")
     if work is None:
         return Verdict(Status.GRADING_ERROR, "no-report", "no run of the work is in the report", {})
@@ -180,10 +179,17 @@ def decide(report: Report, task: Checked) -> Verdict:
     return _attribute(finding, report, task, healthy)
 
 
+def _healthy(report: Report) -> frozenset[int]:
+    framework = FRAMEWORKS.get(report.framework)
+    if framework is None:
+        raise GradeError(f"report: framework {report.framework!r} is not known", slug="bad-report")
+    return framework.healthy_exits
+
+
 def is_unclear(report: Report, task: Checked) -> bool:
     """True when the work's run alone gives no verdict and a control could."""
     work = report.run("work")
-    return work is not None and examine(work, task, HEALTHY_EXITS[report.framework]).clarity is Clarity.UNCLEAR
+    return work is not None and examine(work, task, _healthy(report)).clarity is Clarity.UNCLEAR
 
 
 def _attribute(finding: Finding, report: Report, task: Checked, healthy: frozenset[int]) -> Verdict:

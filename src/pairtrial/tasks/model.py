@@ -84,6 +84,13 @@ class Framework(StrEnum):
     """Test frameworks that tasks can use."""
 
     PYTEST = "pytest"
+    UNITTEST = "unittest"
+    NODE_TEST = "node-test"
+    VITEST = "vitest"
+    JEST = "jest"
+    MOCHA = "mocha"
+    GO_TEST = "go-test"
+    CARGO_TEST = "cargo-test"
 
 
 class TestsSpec(Model):

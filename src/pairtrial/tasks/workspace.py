@@ -26,6 +26,7 @@ from pairtrial.tasks.defects import apply_defect
 from pairtrial.tasks.environment import Environment, build_environment
 from pairtrial.tasks.hiding import hide_files, hide_tests
 from pairtrial.tasks.locking import building_folder, discard, locked
+from pairtrial.tasks.model import Framework
 from pairtrial.tasks.pack import Task
 from pairtrial.tasks.sources import source_for
 
@@ -156,11 +157,30 @@ def task_env(task: Task, prepared: Prepared, workspace: str, *, environment: str
     }
 
 
+_COMMANDS: Mapping[Framework, tuple[tuple[str, ...], str | None, bool]] = {
+    Framework.PYTEST: (("python", "-m", "pytest"), "--ignore", True),
+    Framework.UNITTEST: (("python", "-m", "unittest"), None, False),
+    Framework.NODE_TEST: (("node", "--test"), None, True),
+    Framework.VITEST: (("node", "node_modules/vitest/vitest.mjs", "run"), "--exclude", True),
+    Framework.JEST: (("node", "node_modules/jest/bin/jest.js"), "--testPathIgnorePatterns", True),
+    Framework.MOCHA: (("node", "node_modules/mocha/bin/mocha.js"), "--ignore", True),
+    Framework.GO_TEST: (("go", "test"), None, True),
+    Framework.CARGO_TEST: (("cargo", "test"), None, False),
+}
+"""How a framework's command starts, its option to leave a file out, and whether ``paths`` end it (else its arguments
+say what to run, and ``paths`` only say what belongs to the tests)."""
+
+
 def test_command(task: Task) -> list[str]:
     """The command that runs the target's tests, from the root of the workspace."""
     tests = task.target.tests
-    left_out = [f"--deselect={item}" if "::" in item else f"--ignore={item}" for item in tests.ignore]
-    return ["python", "-m", "pytest", *tests.args, *left_out, *tests.paths]
+    start, option, takes_paths = _COMMANDS[tests.framework]
+    left_out = []
+    if tests.framework is Framework.PYTEST:
+        left_out = [f"--deselect={item}" if "::" in item else f"--ignore={item}" for item in tests.ignore]
+    elif option is not None:
+        left_out = [f"{option}={item}" for item in tests.ignore]
+    return [*start, *tests.args, *left_out, *(tests.paths if takes_paths else ())]
 
 
 test_command.__test__ = False  # type: ignore[attr-defined]  # the name is no test of ours

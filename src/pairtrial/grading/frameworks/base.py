@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
-
-from pairtrial.tasks.workspace import Prepared
 
 
 class Outcome(StrEnum):
@@ -80,12 +79,33 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Suite:
+    """The target's tests as they lie in the grading sandbox."""
+
+    workspace: str
+    """Absolute path inside."""
+    tools: str
+    """Absolute path inside of a new folder beside the workspace, for programs of ours."""
+    tree: Path
+    """Where the workspace lies on the host."""
+    env: Mapping[str, str]
+    """Environment of the target's own test command."""
+    command: tuple[str, ...]
+    """That command."""
+    required: tuple[str, ...]
+    """The ids of fail_to_pass."""
+    own: frozenset[str] = frozenset()
+    """Names that the target itself provides although the environment has them too (pluggy under pytest)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Invocation:
     """How to run the suite once."""
 
     argv: tuple[str, ...]
     """``{report}`` and ``{gift}`` stand for descriptor numbers."""
     env: Mapping[str, str]
+    """May hold ``{report}`` and ``{gift}`` too."""
     gift: str
     """Text that the runner's first program reads from its pipe: reporter, settings, secret."""
     files: Mapping[str, bytes]
@@ -93,15 +113,19 @@ class Invocation:
     canaries: tuple[Canary, ...]
     key: bytes
     """Secret of this run's report."""
+    tools: Mapping[str, bytes] = field(default_factory=dict)
+    """Programs of ours to lay into the folder of tools."""
 
 
 class Framework(Protocol):
     """One test framework."""
 
     name: str
+    healthy_exits: frozenset[int]
+    """Exit codes of a run that reached its end. The canary that must fail makes 0 impossible."""
 
-    def invocation(self, prepared: Prepared, workspace: str, env: Mapping[str, str]) -> Invocation:
+    def invocation(self, suite: Suite) -> Invocation:
         """A new invocation with canaries and secret of its own."""
 
-    def read(self, invocation: Invocation, report: bytes, run: Run) -> Run:
-        """``run`` completed by what the report says."""
+    def file_of(self, test_id: str) -> str | None:
+        """The test's file relative to the workspace, where the id names one."""

@@ -2,8 +2,7 @@
 
 Sent to the grading sandbox as text and executed by ``python -P -c``; standard library and pytest only. pytest and this
 reporter are imported from the environment before a single file of the workspace can be, so nothing there can take
-their place. Each line of the report carries a keyed tag whose key is thrown away after use: a line that others write
-does not fit, and what was said cannot be taken back.
+their place.
 """
 
 # What runs beside the code under test stays as plain as possible and starts early, hence no pathlib.
@@ -11,20 +10,25 @@ does not fit, and what was said cannot be taken back.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.abc
-import importlib.machinery
-import json
 import os
 import random
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from itertools import pairwise
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
-WATCHED = ("_pytest", "pluggy", "pytest", "unittest")
-"""Packages whose functions must at the end be those of the start."""
+from pairtrial.grading.reporters.channel import (
+    WATCHED,
+    Channel,
+    OwnCopies,
+    changes_since,
+    decoy_name,
+    fingerprint,
+    impossible,
+    open_workspace,
+)
+
 RULES = (
     "pytest_runtest_protocol",
     "pytest_runtest_makereport",
@@ -34,54 +38,6 @@ RULES = (
     "pytest_pyfunc_call",
     "pytest_collection_modifyitems",
 )
-
-
-class Channel:
-    """The report pipe. Keeps its own references: code under test may replace ``os.write`` or ``json.dumps``."""
-
-    __slots__ = ("_blake", "_descriptor", "_dumps", "_getpid", "_key", "_pid", "_write")
-
-    def __init__(self, descriptor: int, key: bytes) -> None:
-        self._descriptor = descriptor
-        self._key = key
-        self._write = os.write
-        self._dumps = json.JSONEncoder(separators=(",", ":")).encode
-        self._blake = hashlib.blake2b
-        self._getpid = os.getpid
-        self._pid = os.getpid()
-
-    def say(self, *record: Any) -> None:
-        if self._getpid() != self._pid:  # a fork of the code under test that forgot to end
-            return
-        payload = self._dumps(record).encode()
-        tag = self._blake(payload, key=self._key, digest_size=16).hexdigest().encode()
-        self._key = self._blake(b"next", key=self._key, digest_size=32).digest()
-        view = memoryview(payload + b"\t" + tag + b"\n")
-        while view:
-            view = view[self._write(self._descriptor, view) :]
-
-
-def fingerprint() -> dict[tuple[str, str], tuple[int, int]]:
-    """Identity of every function of the runner: of the object and of its code."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
-
-    def note(where: str, name: str, value: Any) -> None:
-        inner = getattr(value, "__func__", value)
-        if isinstance(inner, property):
-            inner = inner.fget
-        if isinstance(inner, FunctionType):
-            found[where, name] = (id(inner), id(inner.__code__))
-
-    for module_name, module in list(sys.modules.items()):
-        if module_name.partition(".")[0] not in WATCHED or not isinstance(module, ModuleType):
-            continue
-        for name, value in list(vars(module).items()):
-            if isinstance(value, type) and value.__module__ == module_name:
-                for inner_name, inner in list(vars(value).items()):
-                    note(module_name, f"{name}.{inner_name}", inner)
-            else:
-                note(module_name, name, value)
-    return found
 
 
 class Reporter:
@@ -110,7 +66,7 @@ class Reporter:
     # ---- before the first file of the workspace --------------------------------------------------------------------
     def pytest_load_initial_conftests(self) -> None:
         """pytest has set itself up (its legacy plugin replaces a method) and no conftest has been imported yet."""
-        self._start = fingerprint()
+        self._start = fingerprint(*WATCHED)
 
     # ---- collection ------------------------------------------------------------------------------------------------
     def pytest_configure(self, config: Any) -> None:
@@ -167,22 +123,9 @@ class Reporter:
 
     def _decoy(self, module: Any, names: list[str], chance: random.Random) -> Any:
         """A test that looks like its neighbours and cannot pass."""
-        words = sorted({word for name in names for word in name.split("_") if word and word != "test"}) or ["more"]
-        name = "_".join(["test", *chance.choices(words, k=chance.randint(2, 4))])
-        while name in names:
-            name += "_" + chance.choice(words)
-        left, right = chance.sample(range(2, 10_000), 2)
-        body = chance.choice(
-            (
-                f"assert {left} == {right}",
-                f"value = [{left}]\n    assert value == [{right}]",
-                f"assert str({left}).endswith('{right}x')",
-                f"raise ValueError({left})",
-                f"assert {{'key': {left}}} == {{'key': {right}}}, 'differs'",
-            )
-        )
+        name = decoy_name(names, chance)
         scope: dict[str, Any] = {"__name__": module.obj.__name__}
-        exec(compile(f"def {name}():\n    {body}\n", str(module.path), "exec"), scope)  # noqa: S102 - our own text
+        exec(compile(f"def {name}():\n    {impossible(chance)}\n", str(module.path), "exec"), scope)  # noqa: S102 - our own text
         return self._pytest.Function.from_parent(module, name=name, callobj=scope[name])
 
     # ---- outcomes --------------------------------------------------------------------------------------------------
@@ -224,9 +167,7 @@ class Reporter:
     # ---- the end ---------------------------------------------------------------------------------------------------
     def _check(self) -> None:
         """Report functions of the runner that were replaced, and plugins that came in by the back door."""
-        now = fingerprint()
-        changed = sorted(".".join(key) for key, value in self._start.items() if now.get(key, value) != value)
-        changed += sorted(".".join(key) for key in self._start.keys() - now.keys() if key[0] in sys.modules)
+        changed = changes_since(self._start, fingerprint(*WATCHED))
         for plugin in self._config.pluginmanager.get_plugins():
             hooks = any(hasattr(plugin, rule) for rule in RULES)
             if hooks and id(plugin) not in self._plugins and not self._is_conftest(plugin):
@@ -246,19 +187,6 @@ class Reporter:
         self._check()
         self._channel.say("end", int(session.exitstatus), int(session.testscollected), int(session.testsfailed))
         return result
-
-
-class OwnCopies(importlib.abc.MetaPathFinder):
-    """While pytest is imported: names that the target itself provides come from the workspace, nothing else does."""
-
-    def __init__(self, names: Sequence[str], folders: Sequence[str]) -> None:
-        self._names = frozenset(names)
-        self._folders = list(folders)
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        if path is None and fullname in self._names:
-            return importlib.machinery.PathFinder.find_spec(fullname, self._folders, target)
-        return None
 
 
 def main(config: dict[str, Any], descriptor: int) -> int:
@@ -288,9 +216,7 @@ def main(config: dict[str, Any], descriptor: int) -> int:
         wrap(getattr(Reporter, name))
     pytest.hookimpl(tryfirst=True)(Reporter.pytest_collection)
     pytest.hookimpl(trylast=True)(Reporter.pytest_runtest_logreport)
-    # As `python -m pytest` with PYTHONPATH would have it: current folder, then PYTHONPATH, then the rest.
-    sys.path[:0] = [workspace, *folders]
-    os.environ.update(config["environ"])
+    open_workspace(config)
     sys.argv = [os.path.join(os.path.dirname(pytest.__file__), "__main__.py"), *config["args"]]
     channel.say("hello", pytest.__version__, sys.version.split()[0])
     return int(pytest.main(list(config["args"]), plugins=[reporter]))

@@ -87,9 +87,13 @@ def run(config: dict[str, Any], frames: Frames) -> None:
     """Start the runner, pass on its report, say how it ended."""
     report_read, report_write = os.pipe()
     gift_read, gift_write = os.pipe()
-    argv = [item.replace("{report}", str(report_write)).replace("{gift}", str(gift_read)) for item in config["argv"]]
+
+    def filled(text: str) -> str:
+        return text.replace("{report}", str(report_write)).replace("{gift}", str(gift_read))
+
     process = subprocess.Popen(
-        argv,
+        [filled(item) for item in config["argv"]],
+        env={**os.environ, **{name: filled(value) for name, value in config["env"].items()}},
         cwd=config["cwd"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -1,0 +1,18 @@
+"""Small parts that every framework uses."""
+
+from __future__ import annotations
+
+import secrets
+from functools import cache
+from importlib.resources import files
+
+
+@cache
+def program(name: str) -> str:
+    """Text of a program under ``reporters``."""
+    return files("pairtrial.grading.reporters").joinpath(name).read_text(encoding="utf-8")
+
+
+def word() -> str:
+    """A random name that is an identifier in every language."""
+    return "n" + secrets.token_hex(6)

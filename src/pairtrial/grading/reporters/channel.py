@@ -1,0 +1,118 @@
+"""What every Python reporter shares: the report pipe, the watch over the runner, tests that cannot pass.
+
+Sent to the grading sandbox as text, like the reporters; standard library only. Each line of the report carries a keyed
+tag whose key is thrown away after use: a line that others write does not fit, and what was said cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import hmac
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from types import FunctionType, ModuleType
+from typing import Any
+
+WATCHED = ("_pytest", "pluggy", "pytest", "unittest")
+"""Packages whose functions must at the end be those of the start."""
+Fingerprint = dict[tuple[str, str], tuple[int, int]]
+
+
+class Channel:
+    """The report pipe. Keeps its own references: code under test may replace ``os.write`` or ``json.dumps``."""
+
+    __slots__ = ("_descriptor", "_digest", "_dumps", "_getpid", "_key", "_pid", "_write")
+
+    def __init__(self, descriptor: int, key: bytes) -> None:
+        self._descriptor = descriptor
+        self._key = key
+        self._write = os.write
+        self._dumps = json.JSONEncoder(separators=(",", ":")).encode
+        self._digest = hmac.digest
+        self._getpid = os.getpid
+        self._pid = os.getpid()
+
+    def say(self, *record: Any) -> None:
+        if self._getpid() != self._pid:  # a fork of the code under test that forgot to end
+            return
+        payload = self._dumps(record).encode()
+        tag = self._digest(self._key, payload, "sha256")[:16].hex().encode()
+        self._key = self._digest(self._key, b"next", "sha256")
+        view = memoryview(payload + b"\t" + tag + b"\n")
+        while view:
+            view = view[self._write(self._descriptor, view) :]
+
+
+def fingerprint(*packages: str) -> Fingerprint:
+    """Identity of every function of some packages: of the object and of its code."""
+    found: Fingerprint = {}
+
+    def note(where: str, name: str, value: Any) -> None:
+        inner = getattr(value, "__func__", value)
+        if isinstance(inner, property):
+            inner = inner.fget
+        if isinstance(inner, FunctionType):
+            found[where, name] = (id(inner), id(inner.__code__))
+
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] not in packages or not isinstance(module, ModuleType):
+            continue
+        for name, value in list(vars(module).items()):
+            if isinstance(value, type) and value.__module__ == module_name:
+                for inner_name, inner in list(vars(value).items()):
+                    note(module_name, f"{name}.{inner_name}", inner)
+            else:
+                note(module_name, name, value)
+    return found
+
+
+def changes_since(start: Fingerprint, now: Fingerprint) -> list[str]:
+    """Names of functions that were replaced or taken away."""
+    changed = sorted(".".join(key) for key, value in start.items() if now.get(key, value) != value)
+    return changed + sorted(".".join(key) for key in start.keys() - now.keys() if key[0] in sys.modules)
+
+
+def impossible(chance: random.Random) -> str:
+    """The body of a test that cannot pass, in one of the ways in which real tests fail."""
+    left, right = chance.sample(range(2, 10_000), 2)
+    return chance.choice(
+        (
+            f"assert {left} == {right}",
+            f"value = [{left}]\n    assert value == [{right}]",
+            f"assert str({left}).endswith('{right}x')",
+            f"raise ValueError({left})",
+            f"assert {{'key': {left}}} == {{'key': {right}}}, 'differs'",
+        )
+    )
+
+
+def decoy_name(names: Sequence[str], chance: random.Random) -> str:
+    """A name for a test that looks like its neighbours and is none of them."""
+    words = sorted({word for name in names for word in name.split("_") if word and word != "test"}) or ["more"]
+    name = "_".join(["test", *chance.choices(words, k=chance.randint(2, 4))])
+    while name in names:
+        name += "_" + chance.choice(words)
+    return name
+
+
+class OwnCopies(importlib.abc.MetaPathFinder):
+    """While the runner is imported: names that the target itself provides come from the workspace, nothing else does."""
+
+    def __init__(self, names: Sequence[str], folders: Sequence[str]) -> None:
+        self._names = frozenset(names)
+        self._folders = list(folders)
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if path is None and fullname in self._names:
+            return importlib.machinery.PathFinder.find_spec(fullname, self._folders, target)
+        return None
+
+
+def open_workspace(settings: Mapping[str, Any]) -> None:
+    """From here on imports see what ``python -m runner`` with PYTHONPATH would: current folder, PYTHONPATH, the rest."""
+    sys.path[:0] = [settings["cwd"], *settings["pythonpath"]]
+    os.environ.update(settings["environ"])
