@@ -21,8 +21,6 @@ from pairtrial.core.errors import SandboxError
 from pairtrial.harness.gateway import (
     Budget,
     Family,
-    Gateway,
-    GatewayServer,
     HostedServer,
     Ledger,
     PriceTable,
@@ -30,6 +28,8 @@ from pairtrial.harness.gateway import (
     Route,
     Terms,
 )
+from pairtrial.harness.gateway.app import Gateway
+from pairtrial.harness.gateway.server import GatewayServer
 
 KEY = "sk-test-1f9c2d7e4b8a"
 ENVIRONMENT = {"THE_KEY": KEY, "VENDOR_KEY": "vendor-5150-secret"}

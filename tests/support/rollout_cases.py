@@ -14,6 +14,7 @@ from grading_cases import FIXED, make_case
 
 from pairtrial.core.canonical import tree_digest
 from pairtrial.harness.agents import AgentManifest, Expected, Invocation
+from pairtrial.harness.agents.base import Adapter
 from pairtrial.harness.delivery import Arm
 from pairtrial.harness.rollout import Experiment, run_attempt
 from pairtrial.prereg.plan import AgentSpec, Plan
@@ -41,7 +42,7 @@ def fix(): open("calc.py", "w").write(%r)
 REPAIR = HEAD + "start(); fix(); say(type='usage', model='m', steps=3); done()"
 
 
-class FakeAdapter:
+class FakeAdapter(Adapter):
     """An agent that is the given Python text; it finds the MCP file and the seed on its command line."""
 
     def __init__(self, script: str) -> None:
@@ -57,7 +58,7 @@ class FakeAdapter:
             limits="Says nothing.",
         )
 
-    def program_digest(self) -> str:
+    def program_digest(self, version: str) -> str:
         return "0" * 64
 
     def invocation(self, agent: AgentSpec, prompt: str) -> Invocation:

@@ -63,7 +63,7 @@ def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str
     return definition_identities(
         material,
         {
-            "agent.program": adapter.program_digest(),
+            "agent.program": adapter.program_digest(material.plan.agent.version),
             "agent.embedded": "true" if manifest.embedded else "false",
             "agent.limits": manifest.limits,
             "grader": tree_digest(GRADER, exclude=("__pycache__",)),

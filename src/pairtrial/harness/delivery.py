@@ -16,8 +16,8 @@ from pairtrial.core.canonical import sha256_hex, tree_digest
 from pairtrial.core.errors import PairtrialError
 from pairtrial.core.status import Status
 from pairtrial.grading import capture
-from pairtrial.harness.agents import Expected, Invocation
-from pairtrial.harness.agents.base import MCP_FILE
+from pairtrial.harness.agents import AgentAdapter, Expected, Invocation
+from pairtrial.prereg.plan import AgentSpec
 from pairtrial.providers import Provider, expand, mcp_template
 from pairtrial.providers.loading import IGNORED
 from pairtrial.sandbox import Mount, Sandbox
@@ -61,17 +61,34 @@ class Delivered:
     index_s: float | None
 
 
-def mounts(prepared: Prepared, provider: Provider | None) -> tuple[Mount, ...]:
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The gateway as one rollout sees it."""
+
+    url: str
+    token: str
+
+
+def mounts(prepared: Prepared, provider: Provider | None, *further: Path) -> tuple[Mount, ...]:
     """Folders outside the sandbox that the agent's processes read: environment, interpreter, our package, provider."""
     package = Path(__file__).resolve().parents[2]
-    folders = [prepared.environment.root, Path(sys.prefix), Path(sys.base_prefix), package]
+    folders = [prepared.environment.root, Path(sys.prefix), Path(sys.base_prefix), package, *further]
     if provider is not None:
         folders.append(Path(provider.folder))
     unique = dict.fromkeys(str(folder) for folder in folders)
     return tuple(Mount(source=Path(folder), target=folder) for folder in unique)
 
 
-async def deliver(sandbox: Sandbox, prepared: Prepared, arm: Arm, invocation: Invocation, seed: int) -> Delivered:
+async def deliver(
+    sandbox: Sandbox,
+    prepared: Prepared,
+    arm: Arm,
+    invocation: Invocation,
+    seed: int,
+    adapter: AgentAdapter,
+    agent: AgentSpec,
+    link: Link | None = None,
+) -> Delivered:
     """Put everything in place; raises `DeliveryError` with a status when the rollout must not start."""
     workspace = sandbox.host_path(sandbox.workspace)
     await copy_workspace(prepared, workspace)
@@ -82,15 +99,20 @@ async def deliver(sandbox: Sandbox, prepared: Prepared, arm: Arm, invocation: In
         "WORKSPACE": sandbox.workspace,
         "HOME": sandbox.home,
         "STATE": state,
-        "MCP_FILE": f"{sandbox.home}/{MCP_FILE}",
+        "MCP_FILE": f"{sandbox.home}/{adapter.mcp_file}",
         "SEED": str(seed),
+        "GATEWAY": link.url if link else "",
+        "TOKEN": link.token if link else "",
     }
+    servers = json.loads(arm.template)["mcpServers"]
     observed = {
         "workspace": prepared.visible_digest,
         "environment": prepared.environment.digest,
         "mcp-file": sha256_hex(arm.template),
         "invocation": invocation.digest,
     }
+    if adapter.manifest.api is not None:  # its own format, with settings of the agent beside the servers
+        observed["rendered-mcp-file"] = sha256_hex(adapter.render_mcp(agent, servers))
     index_s = None
     if arm.provider is not None:
         table["PROVIDER"] = arm.provider.folder
@@ -102,8 +124,9 @@ async def deliver(sandbox: Sandbox, prepared: Prepared, arm: Arm, invocation: In
         write_context(workspace, arm.provider)
         index_s = await _index(sandbox, arm.provider, table)
     _check_untouched(prepared, workspace, arm.provider)
-    content = expand(json.loads(arm.template), table)
-    await sandbox.put_file(table["MCP_FILE"], json.dumps(content, sort_keys=True).encode())
+    await sandbox.put_file(table["MCP_FILE"], adapter.render_mcp(agent, expand(servers, table)))
+    for name, text in invocation.files.items():
+        await sandbox.put_file(f"{sandbox.home}/{name}", expand(text, table).encode())
     environment = sandbox.inside_path(prepared.environment.root)
     env = {**task_env(prepared.task, prepared, sandbox.workspace, environment=environment), **invocation.env}
     return Delivered(

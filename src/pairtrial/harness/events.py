@@ -43,7 +43,9 @@ Usd = Annotated[Decimal, BeforeValidator(_usd), PlainSerializer(str, return_type
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
-AGENT_STOPS = frozenset({StopReason.FINISHED, StopReason.GAVE_UP, StopReason.TURN_LIMIT, StopReason.CRASHED})
+AGENT_STOPS = frozenset(
+    {StopReason.FINISHED, StopReason.GAVE_UP, StopReason.TURN_LIMIT, StopReason.SPEND_LIMIT, StopReason.CRASHED}
+)
 """What an agent may say of its own end; the other stop reasons are the harness's to find."""
 
 

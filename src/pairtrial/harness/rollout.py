@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import zstandard
 
@@ -15,8 +17,10 @@ from pairtrial.core.errors import GradeError, PairtrialError, SandboxError, Task
 from pairtrial.core.status import Status, StopReason
 from pairtrial.grading import COUNTS_AS_PASS, Grade, Outcome, Work, capture, grade
 from pairtrial.harness.agents import AgentAdapter, Invocation, render_prompt
-from pairtrial.harness.delivery import Arm, Delivered, DeliveryError, deliver, mounts, remove_context
+from pairtrial.harness.delivery import Arm, Delivered, DeliveryError, Link, deliver, mounts, remove_context
+from pairtrial.harness.gateway import Ledger, Route
 from pairtrial.harness.trial import Trial, run_agent
+from pairtrial.harness.wiring import make_terms, provider_failure, wire_log, wire_record, wire_usage
 from pairtrial.prereg.lock import Lock
 from pairtrial.prereg.plan import Plan
 from pairtrial.prereg.schedule import Cell
@@ -35,6 +39,9 @@ from pairtrial.runs.redact import Redactor, machine_paths
 from pairtrial.sandbox import Isolation, Limits, Sandbox, SandboxSpec, make_sandbox
 from pairtrial.tasks import Prepared, Task, test_command
 
+if TYPE_CHECKING:
+    from pairtrial.harness.gateway.server import GatewayServer
+
 LISTED = 100
 """So many test ids a receipt names; the whole report lies beside it."""
 
@@ -52,6 +59,9 @@ class Experiment:
     scratch: Path
     cache: Path
     toolchain: Mapping[str, str]
+    gateway: GatewayServer | None = None
+    """The only way to a model; None for an agent that asks none."""
+    route: Route | None = None
 
     @property
     def plan(self) -> Plan:
@@ -73,6 +83,7 @@ class Course:
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     delivered: Delivered | None = None
     trial: Trial | None = None
+    ledger: Ledger | None = None
     work: Work | None = None
     grade: Grade | None = None
     setup_s: float = 0.0
@@ -113,10 +124,13 @@ def _sandbox(experiment: Experiment, cell: Cell, role: str, wall_s: float) -> Sa
     name = sha256_hex(f"{experiment.lock.plan_id}/{cell.id}/{role}/{time.monotonic_ns()}".encode())[:12]
     limits = Limits(wall_s=wall_s, memory_bytes=plan.memory_mb << 20 if plan.memory_mb else None, cpus=plan.cpus)
     provider = experiment.arms[cell.arm].provider if role == "agent" else None
+    agent = experiment.plan.agent
+    further = experiment.adapter.folders(agent.version) if role == "agent" else ()
     spec = SandboxSpec(
         label=name,
         scratch=experiment.scratch,
-        mounts=mounts(prepared, provider),
+        mounts=mounts(prepared, provider, *further),
+        network="gateway" if role == "agent" and experiment.gateway is not None else "none",
         image=plan.image,
         limits=limits,
     )
@@ -127,27 +141,23 @@ async def _agent_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cou
     begun = time.monotonic()
     prepared = experiment.prepared[cell.task]
     arm = experiment.arms[cell.arm]
+    agent, adapter = experiment.plan.agent, experiment.adapter
     await sandbox.prepare()
-    delivered = await deliver(sandbox, prepared, arm, experiment.invocation(prepared.task), cell.seed)
+    link = await _open_gateway(experiment, arm, sandbox, course)
+    invocation = experiment.invocation(prepared.task)
+    delivered = await deliver(sandbox, prepared, arm, invocation, cell.seed, adapter, agent, link)
     course.delivered = delivered
     course.index_s = delivered.index_s
     course.setup_s = time.monotonic() - begun
-    limits = experiment.plan.agent.limits
     launched = time.monotonic()
-    trial = await run_agent(sandbox, delivered.argv, delivered.env, delivered.stdin, arm.expected, limits.wall_s)
+    session = adapter.session(agent, invocation, arm.expected)
+    trial = await run_agent(
+        sandbox, delivered.argv, delivered.env, session, arm.expected, agent.limits.wall_s, _halted(experiment, course)
+    )
     course.trial = trial
     course.agent_s = time.monotonic() - launched
-    if trial.problems:
-        course.end(Status.INVALID_ENVIRONMENT, "; ".join(trial.problems))
-    elif trial.startup is None:
-        tail = (trial.ended.stderr if trial.ended else b"").decode(errors="replace").strip().splitlines()[-1:]
-        code = trial.ended.exit_code if trial.ended else None
-        course.end(
-            Status.INVALID_ENVIRONMENT, f"the agent never said that it started (exit {code}): {''.join(tail)[:300]}"
-        )
-    elif trial.foreign_servers:
-        course.end(Status.CONTAMINATED, f"called {', '.join(sorted(trial.foreign_servers))}, which the arm has not")
     await sandbox.kill()
+    _judge(experiment, trial, course)
     if course.status is None:
         workspace = sandbox.host_path(sandbox.workspace)
         remove_context(workspace, arm.provider)
@@ -155,6 +165,52 @@ async def _agent_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cou
             course.work = capture(prepared.visible, workspace)
         except GradeError as fault:
             course.end(Status.GRADING_ERROR, f"the work could not be captured: {fault}")
+
+
+async def _open_gateway(experiment: Experiment, arm: Arm, sandbox: Sandbox, course: Course) -> Link | None:
+    server, route = experiment.gateway, experiment.route
+    if server is None or route is None:
+        return None
+    plan = experiment.plan
+    cap = plan.budget.per_rollout_usd
+    terms = make_terms(plan.agent, experiment.adapter, route, cap, arm.expected, arm.provider)
+    course.ledger = server.open(terms)
+    if sandbox.isolation is Isolation.NONE:
+        url = await sandbox.serve_gateway(host_port=server.port)
+    else:
+        url = await sandbox.serve_gateway(unix_socket=server.socket_path)
+    return Link(url, course.ledger.token)
+
+
+def _halted(experiment: Experiment, course: Course) -> Callable[[], str | None]:
+    """Why an agent must not go on: the gateway died, found the rollout void, or came to a spend cap."""
+    server, ledger = experiment.gateway, course.ledger
+
+    def reason() -> str | None:
+        if server is None or ledger is None:
+            return None
+        return ledger.halted if server.alive else "the gateway died"
+
+    return reason
+
+
+def _judge(experiment: Experiment, trial: Trial, course: Course) -> None:
+    """Settle the status of a run that says nothing about the task; the wire is heard before the agent."""
+    ledger = course.ledger
+    if experiment.gateway is not None and ledger is not None:
+        experiment.gateway.close(ledger)
+        experiment.gateway.demand()
+        trial.capped = ledger.capped
+        if ledger.problems:
+            course.end(Status.INVALID_ENVIRONMENT, "; ".join(ledger.problems))
+    if trial.void is not None:
+        course.end(*trial.void)
+    if ledger is not None and trial.stop_reason in (StopReason.CRASHED, StopReason.TIMEOUT):
+        failure = provider_failure(ledger)
+        if failure is not None:
+            course.end(Status.SANDBOX_LOST, failure)
+    if ledger is not None and ledger.first is None and not ledger.capped:
+        course.end(Status.INVALID_ENVIRONMENT, "the agent ended without asking the model")
 
 
 async def _grade_phase(experiment: Experiment, cell: Cell, course: Course) -> None:
@@ -192,13 +248,18 @@ def _receipt(
             scratch=experiment.scratch,
             cache=experiment.cache,
             program=Path(__file__).resolve().parents[3],
-        )
+        ),
+        secrets=_secrets(experiment, course),
     )
     trial, files = course.trial, {}
     if trial is not None:
         files["events.jsonl.zst"] = trial.compressed(redactor.data)
+        if (raw := trial.raw(redactor.data)) is not None:
+            files["raw.jsonl.zst"] = raw
         if trial.ended is not None and trial.ended.stderr.strip():
             files["stderr.txt"] = redactor.data(trial.ended.stderr[-16_384:])
+    if course.ledger is not None:
+        files["wire.jsonl.zst"] = wire_log(course.ledger, redactor)
     if course.work is not None:
         files["work.patch"] = course.work.patch
     if course.grade is not None:
@@ -224,7 +285,8 @@ def _receipt(
         ),
         startup=_startup(trial, redactor),
         grade=_grade_record(course.grade, task),
-        usage=_usage(trial),
+        usage=wire_usage(course.ledger, experiment.plan.agent.model) if course.ledger else _usage(trial),
+        wire=wire_record(course.ledger) if course.ledger else None,
         tool_calls=trial.tool_calls if trial else None,
         context_tool_calls=trial.context_tool_calls if trial else None,
         files_modified=tuple(change.path for change in course.work.changes) if course.work else None,
@@ -239,6 +301,17 @@ def _receipt(
         files={},
         journal_prev="0" * 64,
     ), files  # fmt: skip
+
+
+def _secrets(experiment: Experiment, course: Course) -> dict[str, str]:
+    """Name → value of everything that must not reach a record, whoever printed it."""
+    names = {experiment.route.credential} if experiment.route else set()
+    for arm in experiment.arms.values():
+        names |= set(arm.provider.config.credentials) if arm.provider else set()
+    secrets = {name: os.environ[name] for name in names if name and os.environ.get(name)}
+    if course.ledger is not None:
+        secrets["gateway-token"] = course.ledger.token
+    return secrets
 
 
 def _startup(trial: Trial | None, redactor: Redactor) -> StartupRecord | None:

@@ -6,12 +6,17 @@ excluded with its block, and never run again until it passes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pairtrial.harness.agents.base import Expected
-from pairtrial.harness.events import Startup
+from pairtrial.harness.events import ServerStatus, Startup
 
 
 def startup_problems(startup: Startup, expected: Expected) -> tuple[str, ...]:
-    """Everything in which a startup event differs from what the arm registered; empty when it is right."""
+    """Everything in which a startup event differs from what the arm registered; empty when it is right.
+
+    What the agent's startup event gives no evidence of (``expected.covers``) is read off its first request instead.
+    """
     problems: list[str] = []
 
     def same(what: str, seen: object, wanted: object) -> None:
@@ -21,22 +26,37 @@ def startup_problems(startup: Startup, expected: Expected) -> tuple[str, ...]:
     same("agent", startup.agent, expected.agent)
     same("version", startup.version, expected.version)
     same("model", startup.model, expected.model)
-    names = [server.name for server in startup.mcp_servers]
+    if "servers" in expected.covers:
+        problems += server_problems(startup.mcp_servers, expected)
+    if "tools" in expected.covers:
+        same("tools", sorted(startup.tools), sorted(expected.tools))
+    for skill in sorted(set(startup.skills) - set(expected.skills)):
+        problems.append(f"skill {skill!r} is an intruder")
+    for skill in sorted(set(expected.skills) - set(startup.skills)):
+        problems.append(f"skill {skill!r} is missing: the treatment was not delivered")
+    for name in sorted(startup.undeclared):
+        problems.append(
+            f"{name!r} is reported at start-up and no arm declares it: {str(startup.undeclared[name])[:200]}"
+        )
+    if "context" in expected.covers:
+        same("context files", sorted(startup.context_files), sorted(expected.context_files))
+    return tuple(problems)
+
+
+def server_problems(servers: Sequence[ServerStatus], expected: Expected) -> list[str]:
+    """The same for MCP servers alone."""
+    problems = []
+    names = [server.name for server in servers]
     for name in sorted({n for n in names if names.count(n) > 1}):
         problems.append(f"MCP server {name!r} is listed twice")
     for name in sorted(set(expected.servers) - set(names)):
         problems.append(f"MCP server {name!r} is missing: the treatment was not delivered")
-    for server in startup.mcp_servers:
+    for server in servers:
         if server.name not in expected.servers:
             problems.append(f"MCP server {server.name!r} is an intruder")
         elif server.status != "connected":
             problems.append(f"MCP server {server.name!r} is {server.status!r}, not connected")
-        else:
-            same(f"tools of {server.name!r}", sorted(server.tools or ()), sorted(expected.servers[server.name]))
-    same("tools", sorted(startup.tools), sorted(expected.tools))
-    for skill in startup.skills:
-        problems.append(f"skill {skill!r} is an intruder")
-    for name in sorted(startup.undeclared):
-        problems.append(f"{name!r} is reported at start-up and no arm declares it")
-    same("context files", sorted(startup.context_files), sorted(expected.context_files))
-    return tuple(problems)
+        elif sorted(server.tools) != sorted(expected.servers[server.name]):
+            seen, wanted = sorted(server.tools), sorted(expected.servers[server.name])
+            problems.append(f"tools of {server.name!r} is {seen!r}, registered is {wanted!r}")
+    return problems

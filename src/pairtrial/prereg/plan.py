@@ -64,6 +64,16 @@ class AgentSpec(Model):
     model: str
     """The exact model id that the startup event must report."""
     limits: AgentLimits
+    options: dict[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")], bool | int | str] = Field(
+        default_factory=dict
+    )
+    """Settings of the adapter, the same in every arm; each adapter's page lists its own."""
+    served: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Further names by which the pinned model may answer (dated ids of an alias). Any other ends the rollout."""
+    endpoint: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")] | None = None
+    """Where the gateway forwards to; absent: the provider's own address."""
+    credential: Annotated[str, StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]*$")] | None = None
+    """Environment variable that holds the key; absent: the one in the agent's manifest."""
 
 
 class TaskSelection(Model):
@@ -118,6 +128,8 @@ class Budget(Model):
 
     ceiling_usd: Usd
     per_rollout_usd: Usd
+    prices: Path_ | None = None
+    """Price table; required for an agent that asks a model."""
 
 
 class Analysis(Model):

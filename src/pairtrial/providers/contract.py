@@ -26,13 +26,29 @@ EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]*$")]
 
 
 class Server(Model):
-    """One stdio MCP server."""
+    """One MCP server: a command that speaks over stdio, or a hosted one that the gateway relays."""
 
-    command: str
+    command: str | None = None
     args: Annotated[tuple[str, ...], Field(strict=False)] = ()
     env: dict[str, str] = Field(default_factory=dict)
+    url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")] | None = None
+    """Address of a hosted server. The agent never sees it: it talks to the gateway."""
+    credential: EnvName | None = None
+    """Name of the variable whose value the gateway adds to requests for a hosted server."""
+    header: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")] = "authorization"
+    """Header that carries it; ``authorization`` gets the word Bearer in front."""
     tools: Annotated[tuple[ToolName, ...], Field(min_length=1, strict=False)]
     """Exactly the tools that the server must offer at start-up."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("a server has either a command (stdio) or a url (hosted)")
+        if self.url is not None and (self.args or self.env):
+            raise ValueError("args and env belong to a command; a hosted server has none")
+        if self.url is None and self.credential is not None:
+            raise ValueError("credential: only a hosted server has one; no secret enters the sandbox")
+        return self
 
 
 class Index(Model):
@@ -71,7 +87,7 @@ class AgentConfig(Model):
             *(
                 text
                 for server in self.servers.values()
-                for text in (server.command, *server.args, *server.env.values())
+                for text in (server.command or "", *server.args, *server.env.values())
             ),
             *(self.index.command if self.index else ()),
         ]
@@ -79,6 +95,9 @@ class AgentConfig(Model):
             for name in _PLACEHOLDER.findall(text):
                 if name not in PLACEHOLDERS:
                     problems.append(f"${{{name}}} is no placeholder; known are {', '.join(sorted(PLACEHOLDERS))}")
+        for name, server in self.servers.items():
+            if server.credential is not None and server.credential not in self.credentials:
+                problems.append(f"servers.{name}.credential: {server.credential} is not listed in credentials")
         for path in self.context_files:
             if path.split("/")[0] == ".git":
                 problems.append(f"context_files: {path} lies in .git")
@@ -127,8 +146,11 @@ def mcp_template(config: AgentConfig | None) -> bytes:
 
     An arm without a provider gets a file without servers at the same path.
     """
-    servers = {
-        name: {"command": server.command, "args": list(server.args), "env": dict(server.env)}
-        for name, server in (config.servers if config else {}).items()
-    }
+    servers = {name: _entry(name, server) for name, server in (config.servers if config else {}).items()}
     return canonical_json({"mcpServers": servers})
+
+
+def _entry(name: str, server: Server) -> dict[str, Any]:
+    if server.url is not None:
+        return {"url": f"${{GATEWAY}}/mcp/{name}", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+    return {"command": server.command, "args": list(server.args), "env": dict(server.env)}

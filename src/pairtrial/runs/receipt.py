@@ -93,6 +93,32 @@ class Usage(Model):
     cost_usd: str | None
 
 
+class WireRecord(Model):
+    """What the gateway saw; absent for an agent that asks no model."""
+
+    requests: int
+    main_requests: int
+    """Requests that offer tools: the others are titles, summaries and counts."""
+    refused: int
+    errors: int
+    """Answers of the provider that report an error."""
+    unfinished: int
+    """Answers that broke off."""
+    unpriced: int
+    """Requests whose usage is not known; the budget counts them at their ceiling."""
+    relayed: int
+    """Requests to hosted MCP servers."""
+    served: tuple[str, ...]
+    """Models that answered, by their own word."""
+    first_request_bytes: int | None
+    first_request_tools: tuple[str, ...] | None
+    cost_neutral_usd: str | None
+    """Cost as if no provider cache existed."""
+    capped: bool
+    truncated: bool
+    """Whether the wire log was cut at its cap."""
+
+
 class Receipt(Model):
     """One attempt. Written once, never changed."""
 
@@ -114,6 +140,7 @@ class Receipt(Model):
     startup: StartupRecord | None
     grade: GradeRecord | None
     usage: tuple[Usage, ...]
+    wire: WireRecord | None = None
     tool_calls: int | None
     context_tool_calls: int | None
     """Calls to the arm's MCP servers; null where the stream was lost."""
@@ -139,5 +166,5 @@ def rounded(seconds: float | None) -> float | None:
 
 __all__ = [
     "RECEIPT_FILE", "CellRecord", "GradeRecord", "Receipt", "SandboxRecord", "ServerRecord", "StartupRecord", "Times",
-    "Usage", "rounded",
+    "Usage", "WireRecord", "rounded",
 ]  # fmt: skip

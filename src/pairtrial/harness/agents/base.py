@@ -10,21 +10,62 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
 from pairtrial.core.canonical import digest_json
 from pairtrial.core.errors import AgentError
-from pairtrial.core.model import Model, Slug, load_yaml
+from pairtrial.core.model import Model, RelPath, Sha256, Slug, load_yaml
+from pairtrial.harness.agents.session import PlainSession, Session
 from pairtrial.prereg.plan import AgentSpec
 
 ENTRY_POINTS = "pairtrial.agents"
 MCP_FILE = "mcp.json"
 """Name of the MCP file in the agent's home: the same in every arm."""
+EVERYTHING = frozenset({"servers", "tools", "context"})
+"""What a startup event can give evidence of besides agent, version and model."""
+
+
+class ProgramSource(Model):
+    """Where a version of an agent comes from, and how one knows that it is the right one."""
+
+    registry: Literal["npm", "pypi"]
+    package: str
+    release: str
+    """Version of the package, which need not be the agent's."""
+    path: RelPath
+    """The program below the folder that the package is installed into."""
+    interpreter: Literal["node", "python"] | None = None
+    """What runs it; absent: it runs by itself."""
+    sha256: dict[str, Sha256]
+    """Platform (``linux-x86_64``, or ``any``) → SHA-256 of the program file, or the tree digest of its folder."""
+    digest_of: RelPath | None = None
+    """Folder below the installation that the digest covers; absent: the program file alone."""
+
+
+class ApiFacts(Model):
+    """How the agent talks to its model."""
+
+    family: Literal["anthropic", "openai", "gemini"]
+    credential: str
+    """Environment variable of the harness that holds the key. Only its name is ever written."""
+
+
+class Baseline(Model):
+    """What a version starts with by itself, as measured."""
+
+    tools: Annotated[tuple[str, ...], Field(strict=False)]
+    with_servers: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Further tools of its own as soon as any MCP server is configured."""
+    skills: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    commands: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    agents: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    plugins: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
 class AgentManifest(Model):
@@ -43,10 +84,22 @@ class AgentManifest(Model):
     """Whether it can use MCP servers at all."""
     tools: Annotated[tuple[str, ...], Field(strict=False)]
     """Its own tools at start-up, exactly."""
-    evidence: Literal["startup-event", "control-protocol", "canary-call"]
-    """Where the startup assertion takes its facts from."""
+    evidence: Literal["startup-event", "control-protocol", "canary-call", "wire"]
+    """Where the startup assertion takes its facts from. ``wire``: the first request to the model, before it leaves."""
     limits: str
     """What a result with this agent cannot say; printed in every report."""
+    api: ApiFacts | None = None
+    """Absent: it asks no model and gets no gateway."""
+    programs: dict[str, ProgramSource] = Field(default_factory=dict)
+    """Version → where it comes from."""
+    baselines: dict[str, Baseline] = Field(default_factory=dict)
+    """``version`` or ``version/option`` → what it starts with by itself."""
+    hosted_mcp: bool = False
+    """Whether it can use MCP servers over HTTP, which the gateway relays."""
+    context_files: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Names of context files that it reads when the plan lets it."""
+    leaks: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """What is known to reach its model besides the prompt, and cannot be turned off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +113,20 @@ class Invocation:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     stdin: bytes = b""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path in HOME → content with placeholders: settings that are the same in every arm."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 over command line, environment and standard input."""
-        return digest_json({"argv": list(self.argv), "env": dict(self.env), "stdin": self.stdin.decode()})
+        """SHA-256 over command line, environment, standard input and settings."""
+        whole: dict[str, object] = {
+            "argv": list(self.argv),
+            "env": dict(self.env),
+            "stdin": self.stdin.decode(),
+        }
+        if self.files:
+            whole["files"] = dict(self.files)
+        return digest_json(whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +140,23 @@ class Expected:
     servers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Server name → its tools."""
     context_files: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    covers: frozenset[str] = EVERYTHING
+    """What the agent's startup event gives evidence of. The rest is read off the wire."""
 
 
 class AgentAdapter(Protocol):
-    """Builds the command line of one agent."""
+    """Builds the command line of one agent, and understands what it says. `Adapter` holds the plain answers."""
 
     manifest: AgentManifest
+    mcp_file: str
+    """Path in HOME of the one file whose content differs between arms."""
+    covers: frozenset[str]
+    """What its startup event gives evidence of."""
+    wire_tools: bool
+    """Whether `own_tools` are the names in its requests, so that nothing else may stand there."""
 
-    def program_digest(self) -> str:
+    def program_digest(self, version: str) -> str:
         """SHA-256 that identifies the program that will run."""
         ...
 
@@ -93,11 +164,68 @@ class AgentAdapter(Protocol):
         """The command line for a prompt; knows no arm."""
         ...
 
+    def problems(self, agent: AgentSpec) -> list[str]:
+        """What is wrong with a plan's ``agent.options``."""
+        ...
+
+    def render_mcp(self, agent: AgentSpec, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
+        """The one file, in the agent's own format; ``servers`` is empty in the control."""
+        ...
+
+    def own_tools(self, agent: AgentSpec, *, servers: bool) -> tuple[str, ...]:
+        """Tools that it has by itself, without or with any MCP server configured."""
+        ...
+
+    def tool_name(self, server: str, tool: str) -> str:
+        """The name under which the model is offered a tool of an MCP server."""
+        ...
+
+    def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected) -> Session:
+        """A conversation with one process of the agent."""
+        ...
+
+    def folders(self, version: str) -> tuple[Path, ...]:
+        """Host folders that the agent's processes must be able to read."""
+        ...
+
+
+class Adapter:
+    """An agent that speaks our event stream, takes JSON for its MCP servers and has no options."""
+
+    manifest: AgentManifest
+    mcp_file: str = MCP_FILE
+    covers: frozenset[str] = EVERYTHING
+    wire_tools: bool = False
+
+    def problems(self, agent: AgentSpec) -> list[str]:
+        """Options are refused: nothing here reads any."""
+        return [f"agent.options.{name}: {self.manifest.id} has no such option; remove it" for name in agent.options]
+
+    def render_mcp(self, agent: AgentSpec, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
+        """JSON with one key, ``mcpServers``."""
+        return json.dumps({"mcpServers": servers}, sort_keys=True).encode()
+
+    def own_tools(self, agent: AgentSpec, *, servers: bool) -> tuple[str, ...]:
+        """What the manifest lists."""
+        return self.manifest.tools
+
+    def tool_name(self, server: str, tool: str) -> str:
+        """The plain name."""
+        return tool
+
+    def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected) -> Session:
+        """Say everything at once, then listen."""
+        return PlainSession(invocation.stdin)
+
+    def folders(self, version: str) -> tuple[Path, ...]:
+        """None besides our own package."""
+        return ()
+
 
 def load_adapter(name: str) -> AgentAdapter:
     """The adapter called ``name``: one of ours, or one registered under ``pairtrial.agents``."""
     module_name = f"pairtrial.harness.agents.{name.replace('-', '_')}"
-    if importlib.util.find_spec(module_name) is not None and name not in ("base",):
+    if importlib.util.find_spec(module_name) is not None and name not in ("base", "session", "programs", "install"):
         adapter: AgentAdapter = importlib.import_module(module_name).ADAPTER
         return adapter
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from pairtrial.core.canonical import tree_digest
-from pairtrial.harness.agents.base import AgentManifest, Invocation, load_manifest
+from pairtrial.harness.agents.base import Adapter, AgentManifest, Invocation, load_manifest
 from pairtrial.prereg.plan import AgentSpec
 
 PROGRAM = Path(__file__).parent.parent / "tinker"
 
 
-class TinkerAdapter:
+class TinkerAdapter(Adapter):
     """Starts ``python -m pairtrial.harness.tinker`` with the prompt on standard input."""
 
     def __init__(self) -> None:
         self.manifest: AgentManifest = load_manifest(__file__)
 
-    def program_digest(self) -> str:
+    def program_digest(self, version: str) -> str:
         """Digest of the agent's source."""
         return tree_digest(PROGRAM, exclude=("__pycache__",))
 
