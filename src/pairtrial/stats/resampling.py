@@ -29,6 +29,8 @@ from pairtrial.stats.noise import successes_per_task
 
 MAX_CLUSTERS = 40
 """More repositories than this are not enumerated; use :func:`clustered_t`."""
+MAX_CLUSTER_STATES = 4_000_000
+"""Above this many (sum, size) states the enumeration would take minutes."""
 FEW_CLUSTERS = 10
 """Below this many repositories clustered figures are unreliable."""
 
@@ -143,15 +145,15 @@ def clustered(
         return BootstrapInterval(None, None, None, level, method, f"more than {MAX_CLUSTERS} clusters: use clustered_t")
     total, tasks = sum(s for s, _ in pairs), sum(m for _, m in pairs)
     theta = Fraction(total, tasks)
-    values, weights = _ratio_distribution(pairs)
+    numerators, denominators, weights = _ratio_distribution(pairs)
     scaled = float(step)
-    if len(values) == 1:
+    if len(weights) == 1:
         return BootstrapInterval(float(theta * step), None, None, level, method, DEGENERATE, se=0.0)
     cumulative = weights.cumsum()
-    less = math.fsum(w for v, w in zip(values, weights, strict=True) if v < theta)
-    equal = math.fsum(w for v, w in zip(values, weights, strict=True) if v == theta)
-    floats = np.array([float(v) for v in values])
-    se = scaled * math.sqrt(float(weights @ (floats - weights @ floats) ** 2))
+    against = numerators * tasks - total * denominators  # the sign of ratio - theta, in integers
+    less, equal = float(weights[against < 0].sum()), float(weights[against == 0].sum())
+    ratios = numerators / denominators
+    se = scaled * math.sqrt(float(weights @ (ratios - weights @ ratios) ** 2))
     z0: float | None = None
     acceleration: float | None = None
     alphas: tuple[float, float] | None = ((1.0 - level) / 2.0, (1.0 + level) / 2.0)
@@ -163,30 +165,39 @@ def clustered(
     if alphas is None:
         reason = "BCa undefined: the bias correction or the acceleration is too large"
         return BootstrapInterval(estimate, None, None, level, method, reason, se=se, z0=z0, acceleration=acceleration)
-    low, high = (values[quantile_index(cumulative, alpha)] * step for alpha in alphas)
+    points = [quantile_index(cumulative, alpha) for alpha in alphas]
+    low, high = (Fraction(int(numerators[i]), int(denominators[i])) * step for i in points)
     few = None if k >= FEW_CLUSTERS else f"unreliable: {k} clusters, at least {FEW_CLUSTERS} are needed"
     return BootstrapInterval(
         estimate, float(low), float(high), level, method, few, low, high, se, z0, acceleration, *alphas, less, equal
     )
 
 
-def _ratio_distribution(pairs: Sequence[tuple[int, int]]) -> tuple[list[Fraction], NDArray[np.float64]]:
-    """Distribution of (sum of sums)/(sum of sizes) over K draws from K clusters, ascending."""
+def _ratio_distribution(
+    pairs: Sequence[tuple[int, int]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Distribution of (sum of sums)/(sum of sizes) over K draws from K clusters: reduced fractions, ascending."""
     k = len(pairs)
     low = min(s for s, _ in pairs)
     wide, long = max(s for s, _ in pairs) - low, max(m for _, m in pairs)
+    if (k * wide + 1) * (k * long + 1) > MAX_CLUSTER_STATES:
+        raise StatsError("the clusters are too large or their values too finely spaced to enumerate; use clustered_t")
     grid = np.ones((1, 1))
     for _ in range(k):
         following = np.zeros((grid.shape[0] + wide, grid.shape[1] + long))
         for (s, m), times in sorted(Counter(pairs).items()):
             following[s - low : s - low + grid.shape[0], m : m + grid.shape[1]] += times / k * grid
         grid = following
-    collected: dict[Fraction, float] = {}
-    for i, m in zip(*grid.nonzero(), strict=True):
-        ratio = Fraction(int(i) + k * low, int(m))
-        collected[ratio] = collected.get(ratio, 0.0) + float(grid[i, m])
-    values = sorted(collected)
-    return values, np.array([collected[value] for value in values])
+    rows, sizes = grid.nonzero()
+    sums = rows + k * low
+    divisor = np.gcd(np.abs(sums), sizes)
+    reduced = np.stack([sums // divisor, sizes // divisor], axis=1)
+    unique, inverse = np.unique(reduced, axis=0, return_inverse=True)
+    weights = np.zeros(len(unique))
+    np.add.at(weights, inverse.ravel(), grid[rows, sizes])
+    # two different fractions with denominators up to k*long differ by far more than a rounding error
+    order = np.argsort(unique[:, 0] / unique[:, 1], kind="stable")
+    return unique[order, 0], unique[order, 1], weights[order]
 
 
 def _method(name: str, ties: Ties | None) -> tuple[str, bool]:
