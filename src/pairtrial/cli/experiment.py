@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -13,13 +15,23 @@ from pairtrial.cli.progress import tracking
 from pairtrial.core.canonical import tree_digest
 from pairtrial.core.disk import cache_root
 from pairtrial.core.errors import PairtrialError, PlanError
-from pairtrial.harness.agents import AgentAdapter, Expected, load_adapter, render_prompt
+from pairtrial.harness.agents import AgentAdapter, load_adapter, render_prompt
 from pairtrial.harness.delivery import Arm
+from pairtrial.harness.fitness import make_expected, plan_problems, price_identity, prices_of
+from pairtrial.harness.gateway import Budget, Route
+from pairtrial.harness.wiring import SCRIPTED, demand_credential, endpoint_identity, make_route
 from pairtrial.prereg.identities import Material, definition_identities, read_material
 from pairtrial.prereg.lock import Lock
 from pairtrial.tasks import Prepared, prepare, test_command
 
+if TYPE_CHECKING:
+    from pairtrial.harness.gateway.server import GatewayServer
+
 GRADER = Path(__file__).resolve().parents[1] / "grading"
+SCRIPTED_LIMITS = (
+    "A scripted model answered, not a language model: the run shows that the experiment works from end to end and "
+    "says nothing about any model."
+)
 
 
 def read_experiment(path: Path) -> tuple[Material, AgentAdapter]:
@@ -29,7 +41,7 @@ def read_experiment(path: Path) -> tuple[Material, AgentAdapter]:
     adapter = None
     try:
         adapter = load_adapter(material.plan.agent.adapter)
-        problems += _agent_problems(material, adapter)
+        problems += plan_problems(material.plan, path, material.providers, adapter)
     except PairtrialError as fault:
         problems.append(f"{path}: {fault}")
     task = next(iter(material.tasks.values()))
@@ -42,31 +54,19 @@ def read_experiment(path: Path) -> tuple[Material, AgentAdapter]:
     return material, adapter
 
 
-def _agent_problems(material: Material, adapter: AgentAdapter) -> list[str]:
-    manifest, agent, path = adapter.manifest, material.plan.agent, material.path
-    problems = []
-    if agent.version not in manifest.versions:
-        problems.append(
-            f"{path}: agent.version: {agent.version!r} was never measured; use {', '.join(manifest.versions)}"
-        )
-    if manifest.models and agent.model not in manifest.models:
-        problems.append(f"{path}: agent.model: {agent.model!r} is not one of {', '.join(manifest.models)}")
-    for arm, provider in material.providers.items():
-        if provider.config.servers and not manifest.mcp:
-            problems.append(f"{path}: arm {arm!r}: {manifest.id} cannot use MCP servers; give it context files only")
-    return problems
-
-
 def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str]:
     """Identities that need neither network nor preparation."""
-    manifest = adapter.manifest
+    manifest, plan = adapter.manifest, material.plan
+    scripted = endpoint_identity(plan.agent, adapter).get("agent.endpoint") == SCRIPTED
     return definition_identities(
         material,
         {
-            "agent.program": adapter.program_digest(material.plan.agent.version),
-            "agent.embedded": "true" if manifest.embedded else "false",
-            "agent.limits": manifest.limits,
+            "agent.program": adapter.program_digest(plan.agent.version),
+            "agent.embedded": "true" if manifest.embedded or scripted else "false",
+            "agent.limits": SCRIPTED_LIMITS if scripted else manifest.limits,
             "grader": tree_digest(GRADER, exclude=("__pycache__",)),
+            **endpoint_identity(plan.agent, adapter),
+            **price_identity(plan, material.path),
         },
     )
 
@@ -103,21 +103,27 @@ def make_lock(material: Material, adapter: AgentAdapter, prepared: Mapping[str, 
 
 def make_arms(material: Material, adapter: AgentAdapter) -> dict[str, Arm]:
     """What each arm must look like at start-up."""
-    manifest, agent = adapter.manifest, material.plan.agent
     arms = {}
     for arm in material.plan.arms:
         provider = material.provider(arm.name)
-        servers = provider.config.servers if provider else {}
-        expected = Expected(
-            agent=manifest.id,
-            version=agent.version,
-            model=agent.model,
-            tools=manifest.tools,
-            servers={name: tuple(server.tools) for name, server in servers.items()},
-            context_files=tuple(provider.context) if provider else (),
-        )
-        arms[arm.name] = Arm(arm.name, provider, expected)
+        arms[arm.name] = Arm(arm.name, provider, make_expected(material.plan, provider, adapter))
     return arms
+
+
+@contextmanager
+def gateway_for(material: Material, adapter: AgentAdapter) -> Iterator[tuple[GatewayServer, Route] | tuple[None, None]]:
+    """The running gateway for an agent that asks a model; nothing for one that asks none."""
+    route = make_route(material.plan.agent, adapter)
+    if route is None:
+        yield None, None
+        return
+    from pairtrial.harness.gateway.app import Gateway
+    from pairtrial.harness.gateway.server import GatewayServer
+
+    demand_credential(route)
+    gateway = Gateway(Budget(material.plan.budget.ceiling_usd), prices_of(material.plan, material.path))
+    with GatewayServer(gateway) as server:
+        yield server, route
 
 
 def toolchain() -> dict[str, str]:

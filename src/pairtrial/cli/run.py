@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
@@ -14,6 +15,7 @@ import click
 
 from pairtrial.cli.experiment import (
     committed,
+    gateway_for,
     make_arms,
     prepare_all,
     prepared_identities,
@@ -64,17 +66,21 @@ def run(plan: Path, workers: int, runs: Path | None, scratch: Path | None, uncom
     refuse_drift(plan, drift(frozen, prepared_identities(prepared)))
     folder = scratch_folder(scratch)
     try:
-        experiment = Experiment(
-            lock=lock,
-            adapter=adapter,
-            prepared=prepared,
-            arms=make_arms(material, adapter),
-            prompt=material.prompt,
-            scratch=folder,
-            cache=cache_root(),
-            toolchain=toolchain(),
-        )
-        with RunStore(runs_root(plan, runs), lock) as store:
+        with ExitStack() as stack:
+            server, route = stack.enter_context(gateway_for(material, adapter))
+            experiment = Experiment(
+                lock=lock,
+                adapter=adapter,
+                prepared=prepared,
+                arms=make_arms(material, adapter),
+                prompt=material.prompt,
+                scratch=folder,
+                cache=cache_root(),
+                toolchain=toolchain(),
+                gateway=server,
+                route=route,
+            )
+            store = stack.enter_context(RunStore(runs_root(plan, runs), lock))
             progress = execute(experiment, store, workers=workers, dated=dated)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -85,6 +91,8 @@ def execute(experiment: Experiment, store: RunStore, *, workers: int, dated: boo
     """Run the batch under a progress bar."""
     blocks = schedule(experiment.plan)
     batch = Batch(experiment, blocks, store, workers=workers, committed=dated)
+    if experiment.gateway is not None:
+        experiment.gateway.gateway.budget.spent = batch.spent
     with tracking("rollouts", batch.progress.planned, batch.progress.done) as tracker:
         batch.on_progress = lambda progress: tracker.update(progress.done, counts_text(progress.by_status))
         return anyio.run(batch.run)

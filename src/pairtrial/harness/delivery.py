@@ -17,6 +17,7 @@ from pairtrial.core.errors import PairtrialError
 from pairtrial.core.status import Status
 from pairtrial.grading import capture
 from pairtrial.harness.agents import AgentAdapter, Expected, Invocation
+from pairtrial.harness.fitness import READS_CONTEXT, TARGETS_OWN, targets_context
 from pairtrial.prereg.plan import AgentSpec
 from pairtrial.providers import Provider, expand, mcp_template
 from pairtrial.providers.loading import IGNORED
@@ -113,6 +114,15 @@ async def deliver(
     }
     if adapter.manifest.api is not None:  # its own format, with settings of the agent beside the servers
         observed["rendered-mcp-file"] = sha256_hex(adapter.render_mcp(agent, servers))
+    own = targets_context(prepared.visible)
+    if own:
+        observed["target-context"] = ",".join(own)[:1000]
+    if own and agent.options.get(READS_CONTEXT) is True and agent.options.get(TARGETS_OWN) != "keep":
+        raise DeliveryError(
+            Status.CONTAMINATED,
+            f"the target itself holds {', '.join(own[:5])}, which would steer every arm; "
+            f"register agent.options.{TARGETS_OWN}: keep, or leave the task out",
+        )
     index_s = None
     if arm.provider is not None:
         table["PROVIDER"] = arm.provider.folder

@@ -22,7 +22,12 @@ from pairtrial.prereg.plan import AgentSpec
 CORE_TOOLS = ("Bash", "Edit", "Read", "Write")
 WEB_TOOLS = ("WebFetch", "WebSearch")
 """Left out always: the provider runs them on its own machines, where they can look up a task's fix."""
-OPTIONS = {"tools": ("core", "full"), "tool_search": (False, True), "context_files": (False, True)}
+OPTIONS = {
+    "tools": ("core", "full"),
+    "tool_search": (False, True),
+    "context_files": (False, True),
+    "target_context": ("keep",),
+}
 DEVICE = "0" * 64
 """The CLI puts a random number of its own into every request; a constant keeps two arms' requests equal."""
 SETTINGS = (

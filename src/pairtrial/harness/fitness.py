@@ -1,0 +1,108 @@
+"""Whether a plan's agent can do what the plan wants of it: asked by `check`, before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pairtrial.core.canonical import sha256_file
+from pairtrial.core.errors import PairtrialError
+from pairtrial.harness.agents import AgentAdapter, Expected
+from pairtrial.harness.gateway import PriceTable, load_prices
+from pairtrial.prereg.plan import Plan
+from pairtrial.providers import Provider
+
+READS_CONTEXT = "context_files"
+"""Option under which an agent reads context files of the workspace; the same in every arm."""
+TARGETS_OWN = "target_context"
+"""Option that lets context files of the target itself stand: ``keep``."""
+KNOWN_CONTEXT = (
+    "CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENTS.override.md", "GEMINI.md", ".mcp.json", ".claude", ".agents",
+    ".codex", ".gemini", ".opencode", "opencode.json", ".cursorrules", ".cursor",
+)  # fmt: skip
+"""Files and folders of a target that could steer an agent."""
+
+
+def plan_problems(plan: Plan, path: Path, providers: Mapping[str, Provider], adapter: AgentAdapter) -> list[str]:
+    """Every misfit between plan and agent, with its field and fix."""
+    manifest, agent = adapter.manifest, plan.agent
+    problems = []
+    if agent.version not in manifest.versions:
+        known = ", ".join(manifest.versions)
+        problems.append(f"agent.version: {agent.version!r} was never measured; use {known}")
+    if manifest.models and agent.model not in manifest.models:
+        problems.append(f"agent.model: {agent.model!r} is not one of {', '.join(manifest.models)}")
+    problems += adapter.problems(agent)
+    for arm, provider in providers.items():
+        problems += [f"arm {arm!r}: {text}" for text in _provider_problems(plan, provider, adapter)]
+    if manifest.api is not None:
+        problems += _price_problems(plan, path)
+    return [f"{path}: {problem}" for problem in problems]
+
+
+def _provider_problems(plan: Plan, provider: Provider, adapter: AgentAdapter) -> list[str]:
+    manifest, config = adapter.manifest, provider.config
+    problems = []
+    if config.servers and not manifest.mcp:
+        problems.append(f"{manifest.id} cannot use MCP servers; give it context files only")
+    hosted = [name for name, server in config.servers.items() if server.url is not None]
+    if hosted and not manifest.hosted_mcp:
+        problems.append(f"{manifest.id} cannot use hosted MCP servers ({', '.join(hosted)})")
+    if manifest.api is None or not provider.context:
+        return problems
+    if plan.agent.options.get(READS_CONTEXT) is not True:
+        problems.append(f"agent.options.{READS_CONTEXT}: must be true, or no arm's context files are read")
+    for path in provider.context:
+        if not any(path == name or path.startswith(f"{name}/") for name in manifest.context_files):
+            known = ", ".join(manifest.context_files) or "none"
+            problems.append(f"{manifest.id} never reads {path}; it reads {known}: the treatment would not arrive")
+    return problems
+
+
+def _price_problems(plan: Plan, path: Path) -> list[str]:
+    if plan.budget.prices is None:
+        return ["budget.prices: an agent that asks a model needs a price table; name one"]
+    try:
+        table = prices_of(plan, path)
+    except PairtrialError as fault:
+        return [str(fault)]
+    if plan.agent.model not in table.models:
+        return [f"budget.prices: {plan.budget.prices} has no price of {plan.agent.model}; add it"]
+    return []
+
+
+def prices_of(plan: Plan, path: Path) -> PriceTable:
+    """The registered price table."""
+    return load_prices(path.parent / (plan.budget.prices or ""))
+
+
+def price_identity(plan: Plan, path: Path) -> dict[str, str]:
+    """Digest of the price table for the lock."""
+    if plan.budget.prices is None:
+        return {}
+    return {"budget.prices": sha256_file(path.parent / plan.budget.prices)}
+
+
+def make_expected(plan: Plan, provider: Provider | None, adapter: AgentAdapter) -> Expected:
+    """What an arm must look like at start-up and on the wire."""
+    agent = plan.agent
+    servers = provider.config.servers if provider else {}
+    context = tuple(provider.context) if provider else ()
+    return Expected(
+        agent=adapter.manifest.id,
+        version=agent.version,
+        model=agent.model,
+        tools=adapter.own_tools(agent, servers=bool(servers)),
+        servers={name: tuple(server.tools) for name, server in servers.items()},
+        context_files=context,
+        skills=tuple(path.split("/")[-2] for path in context if path.endswith("/SKILL.md")),
+        covers=adapter.covers,
+    )
+
+
+def targets_context(workspace: Path) -> tuple[str, ...]:
+    """Context files that the target brings itself, at its root and below it."""
+    found = []
+    for name in KNOWN_CONTEXT:
+        found += [path.relative_to(workspace).as_posix() for path in workspace.rglob(name) if ".git" not in path.parts]
+    return tuple(sorted(found))
