@@ -150,10 +150,22 @@ def odd_one_out_size(n: int, mixed: float) -> float:
     """Size of the odd-one-out test at 5% when each task has mixed outcomes with probability ``mixed``."""
     total = 0.0
     for m, weight in enumerate(scipy.stats.binom.pmf(np.arange(n + 1), n, mixed)):
-        odd = next((x for x in range(m + 1) if stats.odd_one_out(x, m).rejects(0.05)), None)
-        if odd is not None:
-            total += weight * float(scipy.stats.binom.sf(odd - 1, m, 1 / 3))
+        if weight > NEGLIGIBLE:
+            total += weight * float(scipy.stats.binom.sf(_fewest_odd(m) - 1, m, 1 / 3))
     return total
+
+
+@cache
+def _fewest_odd(mixed: int) -> int:
+    """Smallest number of odd tasks at which the test rejects; more than all of them when none does."""
+    low, high = 0, mixed + 1
+    while low < high:
+        middle = (low + high) // 2
+        if stats.odd_one_out(middle, mixed).rejects(0.05):
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def flip_rate_coverage(n: int, rate: float) -> float:

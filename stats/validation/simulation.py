@@ -70,7 +70,7 @@ def repetitions(n: int, runs: int, effect: str, times: int, seed: int, *, within
         treatment = rng.binomial(runs, p_treatment).tolist()
         sums = [t - c for c, t in zip(control, treatment, strict=True)]
         mean = stats.paired_t([d / runs for d in sums])
-        one, two = stats.bca(sums), stats.two_level(control, treatment, runs)
+        one, two = stats.bca(sums), stats.two_level(treatment, control, runs)
         low, high = (None if end is None else end / runs for end in (one.low, one.high))
         counts["paired_t"] += _hits(mean.low, mean.high, truth, mean.estimate)
         counts["bca"] += _hits(low, high, truth, mean.estimate)

@@ -178,7 +178,7 @@ def test_impossible_requests_name_their_fault() -> None:
         (lambda: stats.tango(0, 0, 0), "no task"),
         (lambda: stats.tango(1, 1, 5, level=1.0), "level"),
         (lambda: stats.power(22, 0.1, 0.2), "cannot exceed"),
-        (lambda: stats.pass_at_k(4, 3, 1), "exceed the 3 repetitions"),
+        (lambda: stats.pass_at_k(3, 4, 1), "exceed the 3 repetitions"),
         (lambda: stats.paired_t([1.0, math.nan]), "not a finite number"),
         (lambda: stats.bca([math.inf]), "not a finite number"),
         (lambda: stats.holm([1.5]), r"\[0, 1\]"),

@@ -76,7 +76,7 @@ def test_two_level_bootstrap_lists_every_resample(pairs: list[tuple[int, int]]) 
         sums.update(sum(draw) for draw in itertools.product(*choices))
     total = sum(sums.values())
     observed = sum(t - c for c, t in pairs)
-    got = stats.two_level([c for c, _ in pairs], [t for _, t in pairs], runs)
+    got = stats.two_level([t for _, t in pairs], [c for c, _ in pairs], runs)
     if got.low is None:
         assert len(sums) == 1
     else:

@@ -88,7 +88,7 @@ def test_the_order_of_tasks_with_repetitions_changes_no_byte(
     order = list(range(len(control)))
     random.shuffle(order)  # type: ignore[attr-defined]
     c, t = [control[i] for i in order], [treatment[i] for i in order]
-    assert stats.two_level(control, treatment, runs).to_dict() == stats.two_level(c, t, runs).to_dict()
+    assert stats.two_level(treatment, control, runs).to_dict() == stats.two_level(t, c, runs).to_dict()
     assert stats.cmh(treatment, control, runs).to_dict() == stats.cmh(t, c, runs).to_dict()
     assert stats.q_test(treatment, control, runs).to_dict() == stats.q_test(t, c, runs).to_dict()
     deltas = [y - x for x, y in zip(control, treatment, strict=True)]
@@ -187,7 +187,7 @@ def test_strings_of_json_hold_no_nan(deltas: list[int]) -> None:
         stats.tango(wins, losses, n),
         stats.bca(deltas),
         stats.bca(deltas, ties="strict"),
-        stats.two_level(control, treatment, 1),
+        stats.two_level(treatment, control, 1),
         stats.clustered([deltas[::2], deltas[1::2]]),
         stats.stratified([deltas[::2], deltas[1::2]]),
         stats.paired_t(deltas),

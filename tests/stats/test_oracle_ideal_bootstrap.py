@@ -21,7 +21,7 @@ Ties = Literal["mid", "strict"] | None
 def interval_of(case: dict[str, Any], level: float, ties: Ties) -> stats.BootstrapInterval:
     kind = case["kind"]
     if kind == "two_level_mean":
-        return stats.two_level(case["control_successes"], case["treatment_successes"], case["repeats"], level, ties)
+        return stats.two_level(case["treatment_successes"], case["control_successes"], case["repeats"], level, ties)
     if kind == "stratified_mean":
         return stats.stratified(case["strata"], level, ties)
     if kind == "cluster_mean":

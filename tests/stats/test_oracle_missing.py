@@ -64,7 +64,7 @@ def test_tipping_point_by_hand() -> None:
 def test_repeated_runs() -> None:
     control: list[list[int | None]] = [[0, 0, 0], [1, None, 1], [0, 1, 0]]
     treatment: list[list[int | None]] = [[1, 1, None], [1, 1, 1], [0, 0, None]]
-    got = stats.repeated_bounds(control, treatment)
+    got = stats.repeated_bounds(treatment, control)
     assert (got.missing_control, got.missing_treatment) == (1, 2)
     # worst: +2, 0, -1 of nine runs; best: +3, +1, 0
     assert got.delta_low == pytest.approx(1 / 9)

@@ -26,13 +26,13 @@ def close(value: float) -> Any:
 
 def test_pass_at_k_and_pass_hat_k() -> None:
     for case in AA["pass_k_single_task"]:
-        assert stats.pass_at_k(case["c"], case["n"], case["k"]) == close(case["pass_at_k_float"])
-        assert stats.pass_hat_k(case["c"], case["n"], case["k"]) == close(case["pass_hat_k_float"])
+        assert stats.pass_at_k(case["n"], case["c"], case["k"]) == close(case["pass_at_k_float"])
+        assert stats.pass_hat_k(case["n"], case["c"], case["k"]) == close(case["pass_hat_k_float"])
     for case in AA["pass_k_mean_over_tasks"]:
-        assert stats.pass_at_k(case["successes"], case["n"], case["k"]) == close(case["pass_at_k"])
-        assert stats.pass_hat_k(case["successes"], case["n"], case["k"]) == close(case["pass_hat_k"])
-    assert stats.pass_at_k([1, 2], 3, 4) is None
-    assert stats.pass_hat_k(2, 3, 4) is None
+        assert stats.pass_at_k(case["n"], case["successes"], case["k"]) == close(case["pass_at_k"])
+        assert stats.pass_hat_k(case["n"], case["successes"], case["k"]) == close(case["pass_hat_k"])
+    assert stats.pass_at_k(3, [1, 2], 4) is None
+    assert stats.pass_hat_k(3, 2, 4) is None
 
 
 def test_flip_rate_within_an_arm() -> None:
@@ -83,7 +83,7 @@ def test_within_task_permutation(case: dict[str, Any]) -> None:
 
 def test_variance_components() -> None:
     case = AA["variance_components"]
-    got = stats.variance_components(case["control"], case["treatment"], case["repeats"])
+    got = stats.variance_components(case["treatment"], case["control"], case["repeats"])
     want = {
         "mean": "mean",
         "variance": "var_of_task_differences",

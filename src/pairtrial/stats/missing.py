@@ -165,12 +165,12 @@ class RepeatedBounds(Result):
     reason: str | None = None
 
 
-def repeated_bounds(control: Sequence[Sequence[Outcome]], treatment: Sequence[Sequence[Outcome]]) -> RepeatedBounds:
+def repeated_bounds(treatment: Sequence[Sequence[Outcome]], control: Sequence[Sequence[Outcome]]) -> RepeatedBounds:
     """Bounds with several runs per task and arm: each missing run as 0 and as 1, in the worst and the best way.
 
     Parameters
     ----------
-    control, treatment
+    treatment, control
         Per task a sequence of 0, 1 or None, equally long everywhere.
     """
     if len(control) != len(treatment):

@@ -162,7 +162,7 @@ class VarianceComponents(Result):
     reason: str | None = None
 
 
-def variance_components(control: Sequence[int], treatment: Sequence[int], repetitions: int) -> VarianceComponents:
+def variance_components(treatment: Sequence[int], control: Sequence[int], repetitions: int) -> VarianceComponents:
     """Split the variance of task differences into replicate noise and true spread.
 
     ``sigma2_arm = mean c (R - c)/(R (R - 1))``. A large ``share`` means that more repetitions help; a small one
@@ -225,36 +225,41 @@ def icc(successes: Sequence[int], repetitions: int) -> IntraclassCorrelation:
     return IntraclassCorrelation(float((msb - msw) / scale), float(msb), float(msw), float(msw), between)
 
 
-def pass_at_k(successes: int | Sequence[int], repetitions: int, k: int) -> float | None:
-    """Probability that at least one of k runs solves the task: ``1 - C(R-c, k)/C(R, k)``, mean over tasks.
+def pass_at_k(n: int, c: int | Sequence[int], k: int) -> float | None:
+    """Probability that at least one of k runs solves the task: ``1 - C(n-c, k)/C(n, k)``, mean over tasks.
 
-    ``successes`` is one count or one per task. None when k > repetitions. Chen et al. 2021, arXiv:2107.03374.
+    Parameters
+    ----------
+    n
+        Runs per task.
+    c
+        Successes: one count, or one per task.
+    k
+        Size of the subset; None is returned when k > n. Chen et al. 2021, arXiv:2107.03374.
     """
-    return _subset_mean(successes, repetitions, k, lambda c, runs, size: 1 - _all_in(runs - c, runs, size))
+    return _subset_mean(n, c, k, lambda successes, runs, size: 1 - _all_in(runs - successes, runs, size))
 
 
-def pass_hat_k(successes: int | Sequence[int], repetitions: int, k: int) -> float | None:
-    """Probability that all of k runs solve the task (pass^k): ``C(c, k)/C(R, k)``, mean over tasks.
+def pass_hat_k(n: int, c: int | Sequence[int], k: int) -> float | None:
+    """Probability that all of k runs solve the task (pass^k): ``C(c, k)/C(n, k)``, mean over tasks.
 
-    None when k > repetitions. Yao et al. 2024, arXiv:2406.12045.
+    Arguments as :func:`pass_at_k`. Yao et al. 2024, arXiv:2406.12045.
     """
-    return _subset_mean(successes, repetitions, k, _all_in)
+    return _subset_mean(n, c, k, _all_in)
 
 
 def _all_in(c: int, runs: int, k: int) -> Fraction:
     return Fraction(math.comb(c, k), math.comb(runs, k))
 
 
-def _subset_mean(
-    successes: int | Sequence[int], repetitions: int, k: int, of: Callable[[int, int, int], Fraction]
-) -> float | None:
-    counts, runs = successes_per_task([successes] if isinstance(successes, int) else successes, repetitions)
+def _subset_mean(n: int, c: int | Sequence[int], k: int, of: Callable[[int, int, int], Fraction]) -> float | None:
+    counts, runs = successes_per_task(c if isinstance(c, Sequence) else [c], n)
     size = count(k, "k")
     if size == 0:
         raise StatsError("k must be at least 1")
     if size > runs or not counts:
         return None
-    return float(sum((of(c, runs, size) for c in counts), Fraction(0)) / len(counts))
+    return float(sum((of(successes, runs, size) for successes in counts), Fraction(0)) / len(counts))
 
 
 def successes_per_task(successes: Sequence[int], repetitions: int) -> tuple[list[int], int]:

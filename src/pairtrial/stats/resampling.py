@@ -36,8 +36,8 @@ FEW_CLUSTERS = 10
 
 
 def two_level(
-    control: Sequence[int],
     treatment: Sequence[int],
+    control: Sequence[int],
     repetitions: int,
     level: float = 0.95,
     ties: Ties | None = "mid",
@@ -46,7 +46,7 @@ def two_level(
 
     Parameters
     ----------
-    control, treatment
+    treatment, control
         Successes per task, out of ``repetitions`` runs.
     ties
         ``"mid"`` or ``"strict"`` for BCa (see :func:`bca`), None for the percentile interval.
