@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -39,17 +38,6 @@ def test_tango_is_far_closer_than_its_tolerance() -> None:
         assert interval.high is not None
         worst = max(worst, abs(interval.low - case["tango"][0]), abs(interval.high - case["tango"][1]))
     assert worst < 1e-12
-
-
-@pytest.fixture(scope="module")
-def rivals() -> ModuleType:
-    """The methods that the validation study compares with; they are not part of the package."""
-    spec = importlib.util.spec_from_file_location("rivals", ROOT / "stats" / "validation" / "rivals.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_wald_of_the_validation_study(rivals: ModuleType) -> None:
