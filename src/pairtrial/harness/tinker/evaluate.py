@@ -9,14 +9,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pairtrial.harness.tinker.candidates import Candidate
 from pairtrial.harness.tinker.sources import FunctionNode, SourceFile
+
+if TYPE_CHECKING:
+    from pairtrial.harness.tinker.splice import Place
 
 FORK_SERVER = Path(__file__).with_name("fork_server.py")
 WALL_S = 4.0
@@ -50,10 +53,25 @@ def imported_modules(trees: Iterable[ast.Module]) -> list[str]:
     return sorted(name for name in names if name.split(".")[0] not in _NEVER_PRELOADED)
 
 
+def place_of(candidate: Candidate, source: SourceFile) -> Place | None:
+    """The function that has to be compiled anew, when the edit touches nothing but its body."""
+    function = source.function_at(candidate.line)
+    if function is None:
+        return None
+    body, end = source.start(function.node.body[0]), source.end(function.node)
+    if not body <= candidate.start <= candidate.end <= end:
+        return None  # in a decorator or a default value: that is code of the module
+    start = source.line_starts[function.first_line - 1]
+    if source.data[start:body].strip().startswith((b"def ", b"async ", b"@")):
+        return {"names": function.name.split("."), "line": function.first_line, "start": start, "end": end}
+    return None  # something else stands on its first line
+
+
 class Evaluator:
     """A running fork server; a context manager that ends it."""
 
     def __init__(self, example: str, sources: Sequence[SourceFile]) -> None:
+        self._sources = {source.path: source for source in sources}
         self._process = subprocess.Popen(
             [task_python(), str(FORK_SERVER)],
             stdin=subprocess.PIPE,
@@ -83,10 +101,11 @@ class Evaluator:
             "start": candidate.start,
             "end": candidate.end,
             "new": candidate.new.decode(),
+            "function": place_of(candidate, self._sources[candidate.path]),
         }
         return self._ask(request)
 
-    def _ask(self, message: dict[str, object]) -> str:
+    def _ask(self, message: Mapping[str, object]) -> str:
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps(message).encode("ascii") + b"\n")

@@ -3,7 +3,7 @@
 A program of its own, standard library only, started by the task's own ``python`` with the workspace as working
 folder: ``python fork_server.py``, JSON Lines on standard input and output. The first line in is the configuration
 (`Config`); the first line out says how the example ends on the tree as it is. Then each request
-``{"file", "start", "end", "new"}`` gets ``{"outcome"}``: ``pass``, ``fail`` or ``killed``.
+``{"file", "start", "end", "new", "function"}`` gets ``{"outcome"}``: ``pass``, ``fail`` or ``killed``.
 
 For each edited file a *holder* process runs the example up to the point where it imports that file, and stays there;
 every candidate is a fork of the holder that goes on with the edited source. So what is imported before the file is
@@ -18,9 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
-import importlib.abc
-import importlib.machinery
 import json
 import linecache
 import os
@@ -29,12 +26,24 @@ import select
 import signal
 import sys
 import types
-import warnings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the task's Python may be older than ours, and importing typing costs time
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any, NoReturn, TypedDict
+
+    from pairtrial.harness.tinker import importing, splice
+    from pairtrial.harness.tinker.splice import Place
+
+    class Request(TypedDict):
+        """One candidate: replace the bytes ``start:end`` of a file."""
+
+        file: str
+        start: int
+        end: int
+        new: str
+        function: Place | None
+        """The function in whose body the edit lies, if it lies in one."""
 
     class Config(TypedDict):
         """First line of standard input."""
@@ -48,6 +57,11 @@ if TYPE_CHECKING:  # the task's Python may be older than ours, and importing typ
         cpu_s: int
         memory_bytes: int
 
+else:  # from the folder of this file; the names must not stay where the workspace's modules are looked up
+    import importing
+    import splice
+
+    del sys.modules["importing"], sys.modules["splice"]
 
 PASS = 93
 """Exit status of a passing example; one that calls ``exit(0)`` before its assertion has not passed."""
@@ -59,7 +73,7 @@ class Late(Exception):
     """Something took longer than every limit of its own allows."""
 
 
-def send(handle: int, value: dict[str, Any]) -> None:
+def send(handle: int, value: object) -> None:
     """Write one JSON line."""
     data = json.dumps(value).encode("ascii") + b"\n"
     while data:
@@ -84,93 +98,6 @@ class Lines:
             self.held += chunk
         line, _, self.held = self.held.partition(b"\n")
         return json.loads(line)
-
-
-class Blocker(importlib.abc.MetaPathFinder):
-    """Keeps the workspace's own modules out while modules from elsewhere are imported."""
-
-    def __init__(self, root: str) -> None:
-        self.root = root
-        self.triggered = False
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Refuse a module that lies in the workspace, leave all others to the next finder."""
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
-        if any(place and os.path.realpath(place).startswith(self.root) for place in places):
-            self.triggered = True
-            raise ImportError(f"{fullname} lies in the workspace")
-        return None
-
-
-def preload(names: list[str], root: str) -> None:
-    """Import what the workspace's code imports from elsewhere, so that each candidate finds it loaded."""
-    blocker = Blocker(os.path.join(os.path.realpath(root), ""))
-    sys.meta_path.insert(0, blocker)
-    for name in names:
-        before = set(sys.modules)
-        blocker.triggered = False
-        try:
-            importlib.import_module(name)
-        except BaseException:  # whatever a foreign import does, the example will meet it again by itself
-            blocker.triggered = True
-        if blocker.triggered:
-            for new in set(sys.modules) - before:
-                del sys.modules[new]
-    sys.meta_path.remove(blocker)
-
-
-def compile_all(files: list[str], root: str) -> dict[str, types.CodeType]:
-    """Code of the workspace's files by real path: nothing is cached on disk, so nothing there can be stale."""
-    codes = {}
-    for file in files:
-        place = os.path.realpath(os.path.join(root, file))
-        with contextlib.suppress(Exception), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with open(place, "rb") as handle:
-                codes[place] = compile(handle.read(), os.path.join(root, file), "exec", dont_inherit=True)
-    return codes
-
-
-class Loader(importlib.machinery.SourceFileLoader):
-    """Loads a file of the workspace from code in memory."""
-
-    def __init__(self, fullname: str, path: str, code: Callable[[], types.CodeType]) -> None:
-        super().__init__(fullname, path)
-        self.code = code
-
-    def get_code(self, fullname: str) -> types.CodeType:
-        """The code. For the edited file this returns only in forks of the holder."""
-        return self.code()
-
-
-class Finder(importlib.abc.MetaPathFinder):
-    """Takes the workspace's files from memory, one of them from ``hold``."""
-
-    def __init__(
-        self, codes: dict[str, types.CodeType], place: str = "", hold: Callable[[], bytes] | None = None
-    ) -> None:
-        self.codes = codes
-        self.place = place
-        self.hold = hold
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """The ordinary spec with a loader of ours, for files of the workspace only."""
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        if spec is None or not spec.origin:
-            return None
-        origin, place, hold = spec.origin, os.path.realpath(spec.origin), self.hold
-        if place == self.place and hold is not None:
-            spec.loader = Loader(fullname, origin, lambda: compile(hold(), origin, "exec", dont_inherit=True))
-        elif place in self.codes:
-            spec.loader = Loader(fullname, origin, lambda: self.codes[place])
-        else:
-            return None
-        return spec
 
 
 def become_candidate(config: Config, handles: Sequence[int]) -> None:
@@ -255,15 +182,16 @@ def _raise_late(*_: object) -> NoReturn:
 class Holder:
     """A process that waits where the example imports one file."""
 
-    def __init__(self, config: Config, source: bytes, requests: int, answers: int) -> None:
+    def __init__(self, config: Config, source: bytes, code: types.CodeType | None, requests: int, answers: int) -> None:
         self.config = config
         self.source = source
+        self.unedited = code
         self.requests = requests
         self.answers = answers
-        self.edited: bytes | None = None
-        """The edited source; set in candidates only."""
+        self.edited: types.CodeType | None = None
+        """Code of the edited file; set in candidates only."""
 
-    def run(self, finder: Finder) -> NoReturn:
+    def run(self, finder: importing.Finder) -> NoReturn:
         """Run the example; the holder ends in `hold`, a candidate comes back here with its outcome."""
         finder.hold = self.hold
         sys.meta_path.insert(0, finder)
@@ -273,7 +201,7 @@ class Holder:
             os._exit(0)
         os._exit(PASS if passed else 1)
 
-    def hold(self) -> bytes:
+    def hold(self, origin: str) -> types.CodeType:
         """Fork a candidate for each request. Returns in candidates only."""
         if self.edited is not None:
             return self.edited  # imported a second time, under another name
@@ -290,10 +218,18 @@ class Holder:
             pid = os.fork()
             if pid == 0:
                 become_candidate(self.config, (self.requests, self.answers))
-                new = request["new"].encode()
-                self.edited = self.source[: request["start"]] + new + self.source[request["end"] :]
+                self.edited = self.edit(request, origin)
                 return self.edited
             send(self.answers, {"outcome": children.wait(pid)})
+
+    def edit(self, request: Request, origin: str) -> types.CodeType:
+        """Code of the file with the edit made."""
+        start, end, new, function = request["start"], request["end"], request["new"].encode(), request["function"]
+        edited = self.source[:start] + new + self.source[end:]
+        code = None
+        if function is not None and self.unedited is not None:
+            code = splice.spliced(self.unedited, edited, function, len(new) - (end - start))
+        return code or compile(edited, origin, "exec", dont_inherit=True)
 
 
 class Server:
@@ -303,7 +239,7 @@ class Server:
         self.config = config
         self.root = root
         self.handles = handles
-        self.codes = compile_all(config["sources"], root)
+        self.codes = importing.compile_all(config["sources"], root)
         self.holders: dict[str, tuple[int, Lines]] = {}
         self.fixed: dict[str, str] = {}
         self.children = Children(config)
@@ -314,11 +250,11 @@ class Server:
         pid = os.fork()
         if pid == 0:
             become_candidate(self.config, self.handles)
-            sys.meta_path.insert(0, Finder(self.codes))
+            sys.meta_path.insert(0, importing.Finder(self.codes))
             os._exit(PASS if run_example(self.config["example"]) else 1)
         return self.children.wait(pid)
 
-    def outcome(self, request: dict[str, Any]) -> str:
+    def outcome(self, request: Request) -> str:
         """Outcome of one candidate."""
         file = request["file"]
         if file not in self.holders and file not in self.fixed:
@@ -346,7 +282,9 @@ class Server:
             others = [number for requests, answers in self.holders.values() for number in (requests, answers.handle)]
             for number in (*self.handles, *others, to_holder[1], from_holder[0]):
                 os.close(number)
-            Holder(self.config, source, to_holder[0], from_holder[1]).run(Finder(self.codes, os.path.realpath(place)))
+            place = os.path.realpath(place)
+            holder = Holder(self.config, source, self.codes.get(place), to_holder[0], from_holder[1])
+            holder.run(importing.Finder(self.codes, place))
         self.children.holders.append(pid)
         os.close(to_holder[0])
         os.close(from_holder[1])
@@ -378,7 +316,7 @@ def main() -> None:
     config = lines.read()
     if config is None:
         return
-    preload(config["preload"], root)
+    importing.preload(config["preload"], root)
     server = Server(config, root, handles)
     send(handles[1], {"outcome": server.unedited()})
     while True:
