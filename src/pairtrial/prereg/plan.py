@@ -9,12 +9,13 @@ from __future__ import annotations
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, StringConstraints, model_serializer, model_validator
 
 from pairtrial.core.model import Model, Slug, load_yaml
 from pairtrial.core.status import Status
+from pairtrial.prereg.estimand import Estimand
 from pairtrial.prereg.wording import Wording
 
 Path_ = Annotated[str, StringConstraints(pattern=r"^[^/\\\x00][^\\\x00]*$")]
@@ -81,13 +82,26 @@ class TaskSelection(Model):
 
     pack: Path_
     ids: Annotated[tuple[Slug, ...], Field(min_length=1, strict=False)]
+    exceptions: dict[Slug, Text] = Field(default_factory=dict)
+    """Task that is not qualified → why the experiment uses it all the same; every report prints it."""
 
     @model_validator(mode="after")
     def _unique(self) -> Self:
         doubles = sorted({task for task in self.ids if self.ids.count(task) > 1})
         if doubles:
             raise ValueError(f"task {', '.join(doubles)} stands twice; list each task once")
+        strangers = sorted(self.exceptions.keys() - set(self.ids))
+        if strangers:
+            raise ValueError(f"exceptions: {', '.join(strangers)} is no task of this plan; remove it")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """No exceptions leave no trace: a lock from before they existed keeps its bytes."""
+        values: dict[str, Any] = inner(self)
+        if not self.exceptions:
+            values.pop("exceptions", None)
+        return values
 
 
 class SandboxPlan(Model):
@@ -132,6 +146,13 @@ class Budget(Model):
     """Price table; required for an agent that asks a model."""
 
 
+class Gates(Model):
+    """Checks that must have passed before a run may start."""
+
+    purity: bool = False
+    """Demands the record that `pairtrial purity` writes, for exactly this lock."""
+
+
 class Analysis(Model):
     """How the result is computed. Fixed before the first rollout."""
 
@@ -151,6 +172,12 @@ class Analysis(Model):
     """Margin of TOST as a difference of proportions; absent: equivalence is not tested."""
     min_complete_blocks: Annotated[float, Field(gt=0, le=1, strict=False)] = 0.8
     """Share of the planned blocks that must be complete for a claim."""
+    power_target: Annotated[float, Field(gt=0.5, lt=1, strict=False)] = 0.8
+    """Power at which the minimal detectable effect is printed before the plan is frozen."""
+    plausible_discordance: Annotated[
+        tuple[Annotated[float, Field(gt=0, le=1, strict=False)], ...], Field(min_length=1, strict=False)
+    ] = (0.1, 0.2, 0.3)
+    """Shares of discordant tasks that the author holds possible; power is printed for each."""
     secondary: Annotated[tuple[Literal["steps", "wall_s", "tool_calls", "cost_usd"], ...], Field(strict=False)] = ()
     """Metrics printed beside the result; they decide nothing."""
 
@@ -160,6 +187,8 @@ class Plan(Model):
 
     schema_: Annotated[Literal["pairtrial.plan.v1"], Field(alias="schema")]
     id: Slug
+    stage: Literal["feasibility", "confirmatory"]
+    """A feasibility stage may be too small to show anything; its claim is descriptive whatever it finds."""
     question: Text
     conflict_of_interest: Text
     agent: AgentSpec
@@ -173,6 +202,8 @@ class Plan(Model):
     """Seed of the schedule and of every rollout."""
     budget: Budget
     retries: Retries = Retries()
+    gates: Gates = Gates()
+    estimand: Estimand
     analysis: Analysis
     wording: Wording
 
