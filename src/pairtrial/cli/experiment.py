@@ -64,7 +64,7 @@ def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str
             "agent.program": adapter.program_digest(plan.agent.version),
             "agent.embedded": "true" if manifest.embedded or scripted else "false",
             "agent.limits": SCRIPTED_LIMITS if scripted else manifest.limits,
-            "grader": tree_digest(GRADER, exclude=("__pycache__",)),
+            "grader": tree_digest(GRADER, exclude=("__pycache__", "qualify")),  # qualifying judges tasks, not rollouts
             **endpoint_identity(plan.agent, adapter),
             **price_identity(plan, material.path),
         },
@@ -111,7 +111,9 @@ def make_arms(material: Material, adapter: AgentAdapter) -> dict[str, Arm]:
 
 
 @contextmanager
-def gateway_for(material: Material, adapter: AgentAdapter) -> Iterator[tuple[GatewayServer, Route] | tuple[None, None]]:
+def gateway_for(
+    material: Material, adapter: AgentAdapter, *, key_needed: bool = True
+) -> Iterator[tuple[GatewayServer, Route] | tuple[None, None]]:
     """The running gateway for an agent that asks a model; nothing for one that asks none."""
     route = make_route(material.plan.agent, adapter)
     if route is None:
@@ -120,7 +122,8 @@ def gateway_for(material: Material, adapter: AgentAdapter) -> Iterator[tuple[Gat
     from pairtrial.harness.gateway.app import Gateway
     from pairtrial.harness.gateway.server import GatewayServer
 
-    demand_credential(route)
+    if key_needed:
+        demand_credential(route)
     gateway = Gateway(Budget(material.plan.budget.ceiling_usd), prices_of(material.plan, material.path))
     with GatewayServer(gateway) as server:
         yield server, route

@@ -61,6 +61,10 @@ def run(plan: Path, workers: int, runs: Path | None, scratch: Path | None, uncom
             hint=f"git add {lock_path(plan)} and commit it, or pass --uncommitted (the report will say so)",
             slug="uncommitted-lock",
         )
+    if lock.plan.gates.purity:
+        from pairtrial.cli.purity import demand_purity
+
+        demand_purity(plan, lock)
     prepared = prepare_all(material)
     frozen = {name: value for name, value in lock.identities.items() if name.endswith(".workspace")}
     refuse_drift(plan, drift(frozen, prepared_identities(prepared)))

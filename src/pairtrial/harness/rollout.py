@@ -97,6 +97,30 @@ class Course:
             self.status, self.reason = status, reason
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An agent that was started and asked its first question; nothing is graded."""
+
+    trial: Trial
+    ledger: Ledger | None
+    paths: Mapping[str, str]
+    """What belongs to this one sandbox: name → absolute path inside."""
+    void: tuple[Status, str] | None
+
+
+async def probe_attempt(experiment: Experiment, cell: Cell) -> Probe:
+    """Set a rollout up and run its agent, without grading; errors of the set-up are raised."""
+    course = Course()
+    box = _sandbox(experiment, cell, "agent", experiment.plan.agent.limits.wall_s)
+    try:
+        trial = await _run_phase(experiment, cell, box, course)
+        paths = {"workspace": box.workspace, "home": box.home, "tmp": box.tmp}
+        void = (course.status, course.reason or "") if course.status is not None else None
+        return Probe(trial, course.ledger, paths, void)
+    finally:
+        await box.destroy()
+
+
 async def run_attempt(experiment: Experiment, cell: Cell, attempt: int) -> tuple[Receipt, dict[str, bytes]]:
     """Run one attempt; whatever happens in it becomes a status, not an exception."""
     course = Course()
@@ -138,6 +162,19 @@ def _sandbox(experiment: Experiment, cell: Cell, role: str, wall_s: float) -> Sa
 
 
 async def _agent_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, course: Course) -> None:
+    await _run_phase(experiment, cell, sandbox, course)
+    if course.status is None:
+        prepared = experiment.prepared[cell.task]
+        workspace = sandbox.host_path(sandbox.workspace)
+        remove_context(workspace, experiment.arms[cell.arm].provider)
+        try:
+            course.work = capture(prepared.visible, workspace)
+        except GradeError as fault:
+            course.end(Status.GRADING_ERROR, f"the work could not be captured: {fault}")
+
+
+async def _run_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, course: Course) -> Trial:
+    """Set up, run the agent, and say whether its run counts."""
     begun = time.monotonic()
     prepared = experiment.prepared[cell.task]
     arm = experiment.arms[cell.arm]
@@ -158,13 +195,7 @@ async def _agent_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cou
     course.agent_s = time.monotonic() - launched
     await sandbox.kill()
     _judge(experiment, trial, course)
-    if course.status is None:
-        workspace = sandbox.host_path(sandbox.workspace)
-        remove_context(workspace, arm.provider)
-        try:
-            course.work = capture(prepared.visible, workspace)
-        except GradeError as fault:
-            course.end(Status.GRADING_ERROR, f"the work could not be captured: {fault}")
+    return trial
 
 
 async def _open_gateway(experiment: Experiment, arm: Arm, sandbox: Sandbox, course: Course) -> Link | None:

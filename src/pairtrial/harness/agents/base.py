@@ -155,6 +155,8 @@ class AgentAdapter(Protocol):
     """What its startup event gives evidence of."""
     wire_tools: bool
     """Whether `own_tools` are the names in its requests, so that nothing else may stand there."""
+    volatile: frozenset[str]
+    """Places in its requests that differ from run to run (``metadata.user_id``, ``input[].id``)."""
 
     def program_digest(self, version: str) -> str:
         """SHA-256 that identifies the program that will run."""
@@ -196,6 +198,7 @@ class Adapter:
     mcp_file: str = MCP_FILE
     covers: frozenset[str] = EVERYTHING
     wire_tools: bool = False
+    volatile: frozenset[str] = frozenset()
 
     def problems(self, agent: AgentSpec) -> list[str]:
         """Options are refused: nothing here reads any."""

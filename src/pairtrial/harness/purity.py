@@ -1,0 +1,266 @@
+"""What differs between arms on the wire: the first request of each, compared byte by byte.
+
+Every arm is set up exactly as a rollout is, and the agent runs until it has sent its first request, which the gateway
+answers itself. So nothing is spent, and what is compared is what a real run would send.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from pairtrial.core.canonical import canonical_json
+from pairtrial.core.errors import PairtrialError
+from pairtrial.core.model import Model, Sha256
+from pairtrial.harness.gateway import Request
+from pairtrial.harness.gateway.answers import STAND_IN
+from pairtrial.harness.gateway.wire import tool_names, tools
+from pairtrial.harness.rollout import Experiment, Probe, probe_attempt
+from pairtrial.prereg.schedule import Cell
+from pairtrial.providers import Provider
+
+DATE = re.compile(r"\b20\d\d-[01]\d-[0-3]\d\b")
+UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+
+
+class Difference(Model):
+    """One place in which a treatment's first request differs from the control's."""
+
+    where: str
+    kind: Literal["tool", "text", "value"]
+    detail: str
+    explained: bool
+    """Whether the arm's provider accounts for it."""
+
+
+class ArmPurity(Model):
+    """One arm."""
+
+    arm: str
+    request_bytes: int
+    tools_bytes: int
+    tools: tuple[str, ...]
+    tax_bytes: int
+    """Bytes that its first request has more than the control's."""
+    tokens: int | None = None
+    """Tokens of the first request by the provider's own count, where it was asked."""
+    tax_tokens: int | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+class PurityRecord(Model):
+    """The result; a plan can demand one that passed before it lets anything run."""
+
+    schema_: Annotated[Literal["pairtrial.purity.v1"], Field(alias="schema")]
+    plan_id: Sha256
+    task: str
+    replicates: int
+    aa_bytes: int
+    """Bytes in which the control differs from itself, over every replicate, after masking."""
+    aa_places: tuple[str, ...]
+    masked: tuple[str, ...]
+    """What was replaced before comparing."""
+    arms: tuple[ArmPurity, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the arms differ in their providers alone, and do differ."""
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """The first request of one probe, raw and with volatile values masked."""
+
+    arm: str
+    request: Request
+    masked: Any
+
+
+async def probe_arm(experiment: Experiment, cell: Cell) -> Shot:
+    """Run one arm to its first request; raises `PairtrialError` when it never sends one."""
+    if experiment.route is None or experiment.gateway is None:
+        raise PairtrialError("the agent asks no model: there is no request to compare", slug="no-wire")
+    quiet = replace(experiment, route=replace(experiment.route, endpoint=STAND_IN, credential=None))
+    probe = await probe_attempt(quiet, cell)
+    if probe.ledger is None or probe.ledger.first is None or probe.void is not None:
+        reason = probe.void[1] if probe.void else "it ended without asking the model"
+        raise PairtrialError(f"arm {cell.arm!r} did not come to a valid first request: {reason}", slug="no-request")
+    first = probe.ledger.first
+    return Shot(cell.arm, first, mask(first.body, probe, experiment))
+
+
+def mask(body: Any, probe: Probe, experiment: Experiment) -> Any:
+    """The request with what belongs to one rollout replaced by words."""
+    table = {value: f"<{name}>" for name, value in probe.paths.items()}
+    volatile = experiment.adapter.volatile
+
+    def visit(value: Any, path: str) -> Any:
+        if path in volatile:
+            return "<volatile>"
+        if isinstance(value, str):
+            for old in sorted(table, key=len, reverse=True):
+                value = value.replace(old, table[old])
+            return UUID.sub("<uuid>", DATE.sub("<date>", value))
+        if isinstance(value, dict):
+            return {key: visit(item, f"{path}.{key}" if path else key) for key, item in value.items()}
+        if isinstance(value, list):
+            return [visit(item, f"{path}[]") for item in value]
+        return value
+
+    return visit(body, "")
+
+
+def compare(
+    control: Sequence[Shot], others: Mapping[str, Sequence[Shot]], experiment: Experiment
+) -> tuple[int, tuple[str, ...], tuple[ArmPurity, ...], tuple[str, ...]]:
+    """A/A bytes and places, one entry an arm, and every problem."""
+    base = control[0]
+    replicas = [
+        *control[1:],
+        *(shot for name, shots in others.items() if _provider(experiment, name) is None for shot in shots),
+    ]
+    places: list[str] = []
+    aa_bytes = 0
+    for shot in replicas:
+        found = differences(base.masked, shot.masked)
+        places += [f"{shot.arm}: {where}" for where, _, _ in found]
+        aa_bytes += sum(max(len(_text(one)), len(_text(two))) for _, one, two in found)
+    problems = [f"the control differs from itself: {place}" for place in places]
+    arms = [_arm(base, base, None, experiment)]
+    for name, shots in others.items():
+        provider = _provider(experiment, name)
+        entry = _arm(base, shots[0], provider, experiment)
+        arms.append(entry)
+        if provider is None:
+            continue
+        problems += [f"{name}: {item.where}: {item.detail}" for item in entry.differences if not item.explained]
+        if not entry.differences:
+            problems.append(f"{name}: does not differ from the control on the wire: the treatment does not arrive")
+        for shot in shots[1:]:
+            again = differences(shots[0].masked, shot.masked)
+            problems += [f"{name}: differs from itself: {where}" for where, _, _ in again]
+    return aa_bytes, tuple(places), tuple(arms), tuple(problems)
+
+
+def _provider(experiment: Experiment, arm: str) -> Provider | None:
+    return experiment.arms[arm].provider
+
+
+def _arm(base: Shot, shot: Shot, provider: Provider | None, experiment: Experiment) -> ArmPurity:
+    found = differences(base.masked, shot.masked)
+    return ArmPurity(
+        arm=shot.arm,
+        request_bytes=_bytes(shot.masked),
+        tools_bytes=_bytes(tools(shot.request)),
+        tools=tool_names(shot.request),
+        tax_bytes=_bytes(shot.masked) - _bytes(base.masked),
+        differences=tuple(explain(item, provider, experiment, shot.arm) for item in found),
+    )
+
+
+def _bytes(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def differences(one: Any, two: Any, where: str = "") -> list[tuple[str, Any, Any]]:
+    """Places in which two JSON values differ: path, value there, value here (None: absent). Tools go by name."""
+    if type(one) is type(two) and isinstance(one, dict):
+        found = []
+        for key in sorted(set(one) | set(two)):
+            found += differences(one.get(key), two.get(key), f"{where}.{key}" if where else key)
+        return found
+    if isinstance(one, list) and isinstance(two, list):
+        left, right = _keyed(one, where), _keyed(two, where)
+        found = []
+        for key in [*left, *(key for key in right if key not in left)]:
+            found += differences(left.get(key), right.get(key), f"{where}[{key}]")
+        return found
+    if one == two or (one is not None and two is not None and canonical_json(one) == canonical_json(two)):
+        return []
+    return [(where or "(body)", one, two)]
+
+
+def _keyed(items: list[Any], where: str) -> dict[str, Any]:
+    if where.split(".")[-1] in ("tools", "functionDeclarations"):
+        table: dict[str, Any] = {}
+        for number, item in enumerate(items):
+            function = item.get("function", item) if isinstance(item, dict) else {}
+            name = function.get("name") if isinstance(function, dict) else None
+            table[str(name) if name else f"#{number}"] = item
+        return table
+    return {str(number): item for number, item in enumerate(items)}
+
+
+def explain(item: tuple[str, Any, Any], provider: Provider | None, experiment: Experiment, arm: str) -> Difference:
+    """Whether a provider accounts for a difference."""
+    where, before, after = item
+    marks = _marks(provider, experiment, arm)
+    tool = re.search(r"tools\[([^\]]+)\](?:\.\w+\[([^\]]+)\])?$", where)
+    if tool is not None and before is None:
+        name = tool[2] or tool[1]
+        known = name in marks or any(name.startswith(mark) or mark.startswith(name) for mark in marks)
+        return Difference(where=where, kind="tool", detail=f"offers {name}", explained=known)
+    if isinstance(before, str) and isinstance(after, str):
+        hunks = [*_hunks(before, after)]
+        explained = all(gone == "" and any(mark in come for mark in marks) for gone, come in hunks)
+        detail = "; ".join(f"-{gone[:80]!r} +{come[:120]!r}" for gone, come in hunks)[:600]
+        return Difference(where=where, kind="text", detail=detail, explained=explained)
+    explained = before is None and any(mark in _text(after) for mark in marks)
+    detail = f"{_text(before)[:120]!r} became {_text(after)[:120]!r}"
+    return Difference(where=where, kind="value", detail=detail, explained=explained)
+
+
+def _marks(provider: Provider | None, experiment: Experiment, arm: str) -> set[str]:
+    """Words by which a difference is recognised as the provider's: its servers, tools, and lines of its files."""
+    if provider is None:
+        return set()
+    adapter, expected = experiment.adapter, experiment.arms[arm].expected
+    marks = {adapter.tool_name(server, tool) for server, names in expected.servers.items() for tool in names}
+    marks |= set(expected.servers)
+    marks |= set(expected.tools) - set(adapter.own_tools(experiment.plan.agent, servers=False))
+    for data in provider.context.values():
+        marks |= {line.strip() for line in data.decode("utf-8", "replace").splitlines() if len(line.strip()) > 3}
+    return marks
+
+
+def _hunks(before: str, after: str) -> Iterable[tuple[str, str]]:
+    left, right = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        gone, come = "".join(left[a:b]), "".join(right[c:d])
+        # A line that only grew is an insertion, not a change of what stood there.
+        if gone and come and gone.rstrip("\n") and gone.rstrip("\n") in come:
+            gone, come = "", come.replace(gone.rstrip("\n"), "", 1)
+        yield gone, come
+
+
+def purity_record(
+    plan_id: str, task: str, control: Sequence[Shot], others: Mapping[str, Sequence[Shot]], experiment: Experiment
+) -> PurityRecord:
+    """Everything together."""
+    aa_bytes, places, arms, problems = compare(control, others, experiment)
+    masked = ("workspace, HOME and TMPDIR paths", "dates", "UUIDs", *sorted(experiment.adapter.volatile))
+    return PurityRecord(
+        schema_="pairtrial.purity.v1",
+        plan_id=plan_id,
+        task=task,
+        replicates=len(control),
+        aa_bytes=aa_bytes,
+        aa_places=places,
+        masked=masked,
+        arms=arms,
+        problems=problems,
+    )
