@@ -3,6 +3,7 @@
 from pairtrial.sandbox.make import make_sandbox
 from pairtrial.sandbox.process import host_env, run, run_blocking
 from pairtrial.sandbox.protocol import ExecResult, Isolation, Limits, Mount, Process, Sandbox, SandboxSpec
+from pairtrial.sandbox.sweep import Swept, sweep
 
 __all__ = [
     "ExecResult",
@@ -12,8 +13,10 @@ __all__ = [
     "Process",
     "Sandbox",
     "SandboxSpec",
+    "Swept",
     "host_env",
     "make_sandbox",
     "run",
     "run_blocking",
+    "sweep",
 ]

@@ -121,7 +121,7 @@ class Forwarder:
             if all(half.closed for half in pair):
                 self.pairs.remove(pair)
                 for half in pair:
-                    self.selector.unregister(half.source)
+                    self._want(half.source, 0)
                     half.source.close()
                 continue
             for half, other in (pair, pair[::-1]):

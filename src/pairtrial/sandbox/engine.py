@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pairtrial.core.errors import SandboxError, SandboxUnavailableError
@@ -105,9 +106,20 @@ _lock = threading.Lock()
 _engines: dict[str, Engine] = {}
 
 
+def engine_address() -> str:
+    """Where the engine should be."""
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+def engine_present() -> bool:
+    """True when there is a socket to ask at; says nothing about an answer."""
+    address = engine_address()
+    return address.startswith("unix://") and Path(address.removeprefix("unix://")).exists()
+
+
 def engine() -> Engine:
     """The engine that DOCKER_HOST names, or the usual one; raises `SandboxUnavailableError`. Blocks."""
-    named = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    named = engine_address()
     with _lock:
         if named not in _engines:
             _engines[named] = _connect(named)

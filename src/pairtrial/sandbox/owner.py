@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pairtrial.core.canonical import sha256_hex
+
 OWNER_FILE = "owner.json"
 PREFIX = "r-"
 MAKING = "n-"
@@ -86,7 +88,7 @@ def make_folder(scratch: Path, labels: dict[str, str]) -> Path:
     record = {"owner": asdict(owner), "labels": labels}
     scratch.mkdir(parents=True, exist_ok=True)
     name = secrets.token_hex(8)
-    making = scratch / f"{MAKING}{owner.pid}-{owner.start.replace(' ', '_')}-{name}"
+    making = scratch / f"{MAKING}{owner.pid}-{owner.start.replace(' ', '_')}-{_place(owner)}-{name}"
     making.mkdir(mode=0o700)
     (making / OWNER_FILE).write_text(json.dumps(record, sort_keys=True))
     final = scratch / f"{PREFIX}{name}"
@@ -94,7 +96,21 @@ def make_folder(scratch: Path, labels: dict[str, str]) -> Path:
     return final
 
 
+def _place(owner: Owner) -> str:
+    return sha256_hex(f"{owner.host}\0{owner.boot}\0{owner.space}".encode())[:12]
+
+
+def owner_in_name(name: str) -> Owner | None:
+    """Owner of a folder that was still being made; ``None`` when it was not made here since the last boot."""
+    parts = name.removeprefix(MAKING).split("-")
+    here = current_owner()
+    if not name.startswith(MAKING) or len(parts) != 4 or not parts[0].isdigit() or parts[2] != _place(here):
+        return None
+    return Owner(int(parts[0]), parts[1].replace("_", " "), here.boot, here.host, here.space)
+
+
 LABEL = "pairtrial.owner"
+"""Label of a container that names its owner."""
 
 
 def labels_of(labels: dict[str, str], folder: str) -> dict[str, str]:
