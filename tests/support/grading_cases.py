@@ -5,6 +5,7 @@ The environment is the one that runs these tests; the target is two functions, o
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -96,6 +97,16 @@ class Case:
         return replace(self, prepared=replace(self.prepared, visible=visible))
 
 
+def tool_environment(root: Path, programs: Mapping[str, str], modules: Path | None = None) -> Path:
+    """An environment with a few programs on its PATH and, for JavaScript, packages."""
+    (root / "bin").mkdir(parents=True)
+    for name, place in {"python": os.path.realpath(sys.executable), **programs}.items():
+        (root / "bin" / name).symlink_to(place)
+    if modules is not None:
+        (root / "node_modules").symlink_to(modules)
+    return root
+
+
 def make_case(
     root: Path,
     files: Mapping[str, str | bytes | None] | None = None,
@@ -108,6 +119,7 @@ def make_case(
     framework: str = "pytest",
     defect_file: str = "calc.py",
     protected: Sequence[str] = (),
+    environment: Path | None = None,
 ) -> Case:
     """A case from the files of its defective tree (our own, with defaults)."""
     target = TargetDocument.model_validate(
@@ -138,7 +150,7 @@ def make_case(
         strict=False,
     )
     defective = root / "defective"
-    write(defective, {**FILES, **(files or {})} if files is None or "calc.py" not in files else files)
+    write(defective, FILES if files is None else files)
     baseline = (*fail_to_pass, *pass_to_pass)
     prepared = Prepared(
         task=Task(task, root, "Adding is wrong.", Target(target, root, "", baseline)),
@@ -148,6 +160,6 @@ def make_case(
         defective=defective,
         defective_digest=tree_digest(defective),
         commit="",
-        environment=Environment(Path(sys.prefix), "", {}, ""),
+        environment=Environment(environment or Path(sys.prefix), "", {}, ""),
     )
     return Case(root, prepared)

@@ -55,6 +55,7 @@ async def run_suite(prepared: Prepared, patch: bytes, sandbox: Sandbox, *, timeo
     await anyio.to_thread.run_sync(_check_copy, prepared, tree)
     touched = await anyio.to_thread.run_sync(partial(lay, prepared, patch, tree))
     environment = sandbox.inside_path(prepared.environment.root)
+    await anyio.to_thread.run_sync(partial(_link_modules, prepared, environment, tree))
     suite = Suite(
         workspace=sandbox.workspace,
         tools=f"{sandbox.tmp}/{word()}",
@@ -125,6 +126,12 @@ def lay(prepared: Prepared, patch: bytes, workspace: Path) -> tuple[str, ...]:
         shadowed=shadowed_names(site_packages(prepared)),
     )
     return apply_work(patch, workspace, skip=is_protected)
+
+
+def _link_modules(prepared: Prepared, environment: str, tree: Path) -> None:
+    """Node looks for packages in a folder above the importing file, never on a search path."""
+    if (prepared.environment.root / "node_modules").is_dir() and not (tree / "node_modules").exists():
+        (tree / "node_modules").symlink_to(f"{environment}/node_modules")
 
 
 def own_names(prepared: Prepared) -> Iterable[str]:

@@ -111,6 +111,8 @@ def _canaries(run: Run, _: frozenset[int]) -> Finding | None:
         return Finding(Clarity.UNCLEAR, "no-canary", "the canaries are not in the report")
     for canary in run.canaries:
         outcome = outcomes.get(canary.test_id)
+        if outcome is None and _is_uncollected(canary.test_id, run.uncollected):
+            return Finding(Clarity.UNCLEAR, "collection-error", "collection error: the suite could not be built")
         if outcome is None:
             return Finding(Clarity.UNCLEAR, "no-canary", "a canary has no record")
         if seen[canary.test_id] > 1 or COUNTS_AS_PASS[outcome] != canary.must_pass:

@@ -118,27 +118,31 @@ def doctested(arguments: list[str], environ: dict[str, str]) -> list[str]:
 
 def run(command: list[str], name: str, environ: dict[str, str], folder: str, channel: Channel) -> int:
     """One test binary; gives how much of it failed."""
-    started: set[str] = set()
+    started: set[Any] = set()
     rows: list[tuple[str, str]] = []
+    done: set[Any] = set()
     whole = False
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, cwd=folder) as process:
         for event in messages(process.stdout or ()):
             if event.get("type") == "suite":
                 whole = event.get("event") in ("ok", "failed")
             elif event.get("type") == "test" and event.get("event") == "started":
-                started.add(str(event.get("name")))
+                started.add(event.get("name"))
             elif event.get("type") == "test":
+                if event.get("name") in done:
+                    channel.say("patched", [f"{name}::{event.get('name')} has two results"])
+                    continue
                 outcome = OUTCOMES.get(str(event.get("event")), "failed")
+                done.add(event.get("name"))
                 rows.append((str(event.get("name")), outcome))
                 if outcome == "failed":
                     sys.stdout.write(str(event.get("stdout") or "")[-2000:])
         code = process.wait()
-    said = {test for test, _ in rows}
     for test, outcome in numbered(rows):
         channel.say("r", f"{name}::{test}", outcome)
     if not whole or code not in (0, 101):
         channel.say("collect", name, "failed")
-        for test in sorted(started - said):
+        for test in sorted(started - done):
             channel.say("r", f"{name}::{test}", "error")
     return sum(outcome == "failed" for _, outcome in rows) + (not whole or code != 0)
 

@@ -4,6 +4,12 @@ const { say, hold, release, relative } = require('./channel.cjs');
 
 const OUTCOMES = { passed: 'passed', failed: 'failed', pending: 'skipped', skipped: 'skipped', disabled: 'skipped', todo: 'todo' };
 
+function outcomeOf(item) {
+  if (item.status === 'passed' && item.failing) return 'xfailed';
+  if (item.status === 'passed' && (item.invocations || 1) > 1) return 'rerun';
+  return OUTCOMES[item.status] || 'error';
+}
+
 class Reporter {
   onRunStart() {
     say('hello', `node ${process.version}`);
@@ -14,8 +20,7 @@ class Reporter {
     if (result.testExecError || (result.failureMessage && result.testResults.length === 0)) say('collect', file, 'failed');
     if (result.skipped) say('collect', file, 'skipped');
     for (const item of result.testResults) {
-      const rerun = item.status === 'passed' && (item.invocations || 1) > 1;
-      hold(file, [...item.ancestorTitles, item.title], rerun ? 'rerun' : OUTCOMES[item.status] || 'error');
+      hold(file, [...item.ancestorTitles, item.title], outcomeOf(item));
     }
   }
 

@@ -1,0 +1,564 @@
+"""Every framework on a small suite of our own that holds each state a test can have.
+
+The expected words are those of the table in ``docs/grading.md``. One required test is broken until ``fix`` is applied.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from grading_cases import Case, make_case, tool_environment
+
+from pairtrial.core.status import Status
+from pairtrial.grading.frameworks.base import COUNTS_AS_PASS, Outcome
+
+pytestmark = pytest.mark.anyio
+Require = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A suite, its fix, and what every test of it must give."""
+
+    framework: str
+    files: Mapping[str, str]
+    source: str
+    fail_to_pass: str
+    expected: Mapping[str, str]
+    """Outcome of every other id."""
+    args: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ("tests",)
+    programs: tuple[str, ...] = ()
+    defect: tuple[str, str] = ("a - b", "a + b")
+    syntax_error: str = "(((\n"
+    plain: str = ""
+    """An id that passes before and after."""
+    fake: str = field(default="")
+    """Code that prints a forged result when the source is loaded."""
+
+    def case(self, root: Path, required: list[str], environment: Path | None) -> Case:
+        return make_case(
+            root,
+            self.files,
+            fail_to_pass=[self.fail_to_pass],
+            pass_to_pass=required,
+            args=self.args,
+            paths=self.paths,
+            framework=self.framework,
+            defect_file=self.source,
+            environment=environment,
+        )
+
+    @property
+    def fixed(self) -> str:
+        return self.files[self.source].replace(*self.defect)
+
+
+UNITTEST = Example(
+    framework="unittest",
+    source="calc.py",
+    files={
+        "calc.py": "def add(a, b):\n    return a - b\n",
+        "tests/__init__.py": "",
+        "tests/test_calc.py": """\
+import sys
+import unittest
+from calc import add
+
+class Add(unittest.TestCase):
+    def test_add(self):
+        self.assertEqual(add(1, 2), 3)
+
+    def test_zero(self):
+        sys.stderr.write("no line end")
+        self.assertEqual(add(1, 0), 1)
+
+class States(unittest.TestCase):
+    def test_fails(self):
+        self.fail()
+
+    def test_error(self):
+        raise RuntimeError
+
+    @unittest.skip("no")
+    def test_skip(self):
+        pass
+
+    @unittest.expectedFailure
+    def test_expected(self):
+        self.fail()
+
+    @unittest.expectedFailure
+    def test_unexpected(self):
+        pass
+
+    def test_sub(self):
+        for number in range(3):
+            with self.subTest(number=number):
+                self.assertNotEqual(number, 1)
+
+class Setup(unittest.TestCase):
+    def setUp(self):
+        raise RuntimeError
+
+    def test_setup(self):
+        pass
+
+class Add2(Add):
+    pass
+""",
+    },
+    fail_to_pass="tests/test_calc.py::Add::test_add",
+    plain="tests/test_calc.py::Add::test_zero",
+    args=("discover", "-s", "tests", "-t", "."),
+    expected={
+        "tests/test_calc.py::Add2::test_zero": "passed",
+        "tests/test_calc.py::States::test_fails": "failed",
+        "tests/test_calc.py::States::test_error": "error",
+        "tests/test_calc.py::States::test_skip": "skipped",
+        "tests/test_calc.py::States::test_expected": "xfailed",
+        "tests/test_calc.py::States::test_unexpected": "xpassed",
+        "tests/test_calc.py::States::test_sub": "failed",
+        "tests/test_calc.py::Setup::test_setup": "error",
+    },
+    fake="print('ok\\nOK\\nRan 9 tests')\n",
+)
+
+JS_SOURCE = "exports.add = (a, b) => a - b;\nexports.one = 1;\n"
+
+NODE_TEST = Example(
+    framework="node-test",
+    source="calc.js",
+    programs=("node",),
+    files={
+        "calc.js": JS_SOURCE,
+        "tests/calc.test.js": """\
+const { test, describe, it } = require('node:test');
+const assert = require('node:assert');
+const { add, one } = require('../calc.js');
+test('adds', () => assert.equal(add(1, 2), 3));
+test('one', () => assert.equal(one, 1));
+describe('states', () => {
+  it('fails', () => assert.fail());
+  it('skips', { skip: true }, () => {});
+  it('is to do', { todo: true }, () => {});
+  it('fails to do', { todo: 'later' }, () => assert.fail());
+  it('same title', () => {});
+  it('same title', () => assert.fail());
+  it('odd > [31m é \\u001b[31m "quoted"', () => {});
+});
+test('parent', async (t) => {
+  await t.test('child', () => {});
+});
+describe('other', () => { it('same title', () => {}); });
+""",
+        "tests/more.test.js": "require('node:test').test('one', () => {});\n",
+    },
+    fail_to_pass="tests/calc.test.js::adds",
+    plain="tests/calc.test.js::one",
+    paths=("tests/calc.test.js", "tests/more.test.js"),
+    expected={
+        "tests/more.test.js::one": "passed",
+        "tests/calc.test.js::states > fails": "failed",
+        "tests/calc.test.js::states > skips": "skipped",
+        "tests/calc.test.js::states > is to do": "todo",
+        "tests/calc.test.js::states > fails to do": "todo",
+        "tests/calc.test.js::states > same title #1": "passed",
+        "tests/calc.test.js::states > same title #2": "failed",
+        'tests/calc.test.js::states > odd > [31m é \u001b[31m "quoted"': "passed",
+        "tests/calc.test.js::parent": "passed",
+        "tests/calc.test.js::parent > child": "passed",
+        "tests/calc.test.js::other > same title": "passed",
+    },
+    fake="console.log('TAP version 13\\nok 1 - adds\\n# pass 9');\n",
+)
+
+GO_TEST = Example(
+    framework="go-test",
+    source="calc.go",
+    programs=("go",),
+    files={
+        "go.mod": "module example.invalid/calc\n\ngo 1.19\n",
+        "calc.go": "package calc\n\nfunc Add(a, b int) int { return a - b }\n",
+        "calc_test.go": """\
+package calc
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestAdd(t *testing.T) {
+	if Add(1, 2) != 3 {
+		t.Fatal("wrong")
+	}
+}
+
+func TestZero(t *testing.T) {
+	fmt.Print("no line end")
+	if Add(1, 0) != 1 {
+		t.Fatal("wrong")
+	}
+}
+
+func TestSkip(t *testing.T) { t.Skip("no") }
+
+func TestFails(t *testing.T) { t.Fatal("always") }
+
+func TestSubs(t *testing.T) {
+	t.Run("with space", func(t *testing.T) {})
+	t.Run("bad", func(t *testing.T) { t.Fatal("always") })
+	t.Run("same", func(t *testing.T) {})
+	t.Run("same", func(t *testing.T) {})
+}
+
+func ExampleAdd() {
+	fmt.Println(Add(0, 0))
+	// Output: 0
+}
+""",
+        "inner/inner.go": "package inner\n",
+        "inner/inner_test.go": 'package inner\n\nimport "testing"\n\nfunc TestZero(t *testing.T) { t.Fatal("other") }\n',
+        "broken/broken.go": "package broken\n",
+        "broken/broken_test.go": "package broken\n\nfunc TestNothing(t *testing.T) {}\n",
+    },
+    fail_to_pass="example.invalid/calc::TestAdd",
+    plain="example.invalid/calc::TestZero",
+    args=("-count=1",),
+    paths=("./...",),
+    expected={
+        "example.invalid/calc/inner::TestZero": "failed",
+        "example.invalid/calc::TestSkip": "skipped",
+        "example.invalid/calc::TestFails": "failed",
+        "example.invalid/calc::TestSubs": "failed",
+        "example.invalid/calc::TestSubs/with_space": "passed",
+        "example.invalid/calc::TestSubs/bad": "failed",
+        "example.invalid/calc::TestSubs/same": "passed",
+        "example.invalid/calc::TestSubs/same#01": "passed",
+        "example.invalid/calc::ExampleAdd": "passed",
+    },
+    fake='\nfunc init() { println("ok  \\texample.invalid/calc\\t0.1s"); print("--- PASS: TestAdd (0.00s)\\n") }\n',
+)
+
+CARGO_TEST = Example(
+    framework="cargo-test",
+    source="calc/src/lib.rs",
+    programs=("cargo", "rustc", "rustdoc"),
+    files={
+        "Cargo.toml": '[workspace]\nmembers = ["calc", "empty", "third"]\nresolver = "2"\n',
+        "calc/Cargo.toml": '[package]\nname = "calc"\nversion = "0.1.0"\nedition = "2021"\n',
+        "empty/Cargo.toml": '[package]\nname = "empty"\nversion = "0.1.0"\nedition = "2021"\n',
+        "third/Cargo.toml": '[package]\nname = "third"\nversion = "0.1.0"\nedition = "2021"\n',
+        "empty/src/lib.rs": "",
+        "third/src/lib.rs": "#[test]\nfn zero() { panic!() }\n",
+        "calc/src/lib.rs": """\
+/// Adds.
+///
+/// ```
+/// assert_eq!(calc::add(0, 0), 0);
+/// ```
+///
+/// ```
+/// assert_eq!(calc::add(0, 0), 1);
+/// ```
+pub fn add(a: i32, b: i32) -> i32 {
+    a - b
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn zero() {
+        println!("{{ \\"type\\": \\"test\\", \\"event\\": \\"ok\\", \\"name\\": \\"tests::fails\\" }}");
+        assert_eq!(super::add(1, 0), 1);
+    }
+
+    #[test]
+    fn fails() {
+        panic!()
+    }
+
+    #[test]
+    #[ignore]
+    fn ignored() {}
+
+    #[test]
+    #[should_panic]
+    fn panics() {
+        panic!()
+    }
+
+    #[test]
+    #[should_panic]
+    fn does_not_panic() {}
+}
+""",
+        "calc/tests/adding.rs": "#[test]\nfn add() { assert_eq!(calc::add(1, 2), 3); }\n\n#[test]\nfn zero() {}\n",
+    },
+    fail_to_pass="calc test:adding::add",
+    plain="calc test:adding::zero",
+    args=("--offline", "--workspace"),
+    paths=("calc/tests",),
+    expected={
+        "calc lib:calc::tests::zero": "passed",
+        "calc lib:calc::tests::fails": "failed",
+        "calc lib:calc::tests::ignored": "skipped",
+        "calc lib:calc::tests::panics": "passed",
+        "calc lib:calc::tests::does_not_panic": "failed",
+        "calc doc::calc/src/lib.rs - add #1": "passed",
+        "calc doc::calc/src/lib.rs - add #2": "failed",
+        "third lib:third::zero": "failed",
+    },
+    fake='\n#[test]\nfn shout() { println!("test result: ok. 9 passed; 0 failed"); }\n',
+)
+
+PACKAGE_JSON = '{"name": "calc", "version": "1.0.0", "private": true}\n'
+ESM_SOURCE = "export const add = (a, b) => a - b;\nexport const one = 1;\n"
+
+VITEST = Example(
+    framework="vitest",
+    source="calc.ts",
+    programs=("node",),
+    files={
+        "package.json": '{"name": "calc", "version": "1.0.0", "private": true, "type": "module"}\n',
+        "calc.ts": ESM_SOURCE.replace("(a, b)", "(a: number, b: number): number"),
+        "tests/calc.test.ts": """\
+import { test, describe, it, expect } from 'vitest';
+import { add, one } from '../calc';
+test('adds', () => expect(add(1, 2)).toBe(3));
+test('one', () => expect(one).toBe(1));
+describe('states', () => {
+  it('fails', () => expect(1).toBe(2));
+  it.skip('skips', () => {});
+  it.todo('is to do');
+  it.fails('fails as expected', () => expect(1).toBe(2));
+  it.fails('passes against expectation', () => {});
+  it('flaky', { retry: 2 }, () => { globalThis.n = (globalThis.n ?? 0) + 1; expect(globalThis.n).toBe(2); });
+  it('same title', () => {});
+  it('same title', () => expect(1).toBe(2));
+  it.each([[1, 1], [2, 3]])('each %i is %i', (a, b) => expect(a).toBe(b));
+});
+""",
+        "tests/more.test.ts": "import { test } from 'vitest';\ntest('one', () => {});\n",
+    },
+    fail_to_pass="tests/calc.test.ts::adds",
+    plain="tests/calc.test.ts::one",
+    expected={
+        "tests/more.test.ts::one": "passed",
+        "tests/calc.test.ts::states > fails": "failed",
+        "tests/calc.test.ts::states > skips": "skipped",
+        "tests/calc.test.ts::states > is to do": "todo",
+        "tests/calc.test.ts::states > fails as expected": "xfailed",
+        "tests/calc.test.ts::states > passes against expectation": "failed",
+        "tests/calc.test.ts::states > flaky": "rerun",
+        "tests/calc.test.ts::states > same title #1": "passed",
+        "tests/calc.test.ts::states > same title #2": "failed",
+        "tests/calc.test.ts::states > each 1 is 1": "passed",
+        "tests/calc.test.ts::states > each 2 is 3": "failed",
+    },
+    fake="console.log('Tests  9 passed (9)');\n",
+)
+
+JEST = Example(
+    framework="jest",
+    source="calc.js",
+    programs=("node",),
+    files={
+        "package.json": PACKAGE_JSON,
+        "calc.js": JS_SOURCE,
+        "tests/calc.test.js": """\
+const { add, one } = require('../calc.js');
+test('adds', () => expect(add(1, 2)).toBe(3));
+test('one', () => expect(one).toBe(1));
+describe('states', () => {
+  it('fails', () => expect(1).toBe(2));
+  it.skip('skips', () => {});
+  it.todo('is to do');
+  it.failing('fails as expected', () => expect(1).toBe(2));
+  it.failing('passes against expectation', () => {});
+  it('same title', () => {});
+  it('same title', () => expect(1).toBe(2));
+  it('slow one has no second name', async () => { await new Promise((done) => setTimeout(done, 400)); });
+  it.each([[1, 1], [2, 3]])('each %i is %i', (a, b) => expect(a).toBe(b));
+});
+describe('flaky', () => {
+  jest.retryTimes(2);
+  let runs = 0;
+  it('second time', () => { runs += 1; expect(runs).toBe(2); });
+});
+""",
+        "tests/more.test.js": "test('one', () => {});\n",
+    },
+    fail_to_pass="tests/calc.test.js::adds",
+    plain="tests/calc.test.js::one",
+    expected={
+        "tests/more.test.js::one": "passed",
+        "tests/calc.test.js::states > fails": "failed",
+        "tests/calc.test.js::states > skips": "skipped",
+        "tests/calc.test.js::states > is to do": "todo",
+        "tests/calc.test.js::states > fails as expected": "xfailed",
+        "tests/calc.test.js::states > passes against expectation": "failed",
+        "tests/calc.test.js::states > same title #1": "passed",
+        "tests/calc.test.js::states > same title #2": "failed",
+        "tests/calc.test.js::states > slow one has no second name": "passed",
+        "tests/calc.test.js::states > each 1 is 1": "passed",
+        "tests/calc.test.js::states > each 2 is 3": "failed",
+        "tests/calc.test.js::flaky > second time": "rerun",
+    },
+    fake="console.log('Tests: 9 passed, 9 total');\n",
+)
+
+MOCHA = Example(
+    framework="mocha",
+    source="calc.js",
+    programs=("node",),
+    files={
+        "package.json": PACKAGE_JSON,
+        "calc.js": JS_SOURCE,
+        "tests/calc.test.js": """\
+const assert = require('node:assert');
+const { add, one } = require('../calc.js');
+it('adds', () => assert.equal(add(1, 2), 3));
+it('one', () => assert.equal(one, 1));
+describe('states', () => {
+  it('fails', () => assert.fail());
+  it.skip('skips', () => {});
+  it('is to do');
+  it('same title', () => {});
+  it('same title', () => assert.fail());
+});
+describe('hooks', () => {
+  before(() => { throw new Error('hook'); });
+  it('never runs', () => {});
+});
+describe('flaky', () => {
+  let runs = 0;
+  it('second time', function () { this.retries(2); runs += 1; assert.equal(runs, 2); });
+});
+""",
+        "tests/more.test.js": "it('one', () => {});\n",
+    },
+    fail_to_pass="tests/calc.test.js::adds",
+    plain="tests/calc.test.js::one",
+    expected={
+        "tests/more.test.js::one": "passed",
+        "tests/calc.test.js::states > fails": "failed",
+        "tests/calc.test.js::states > skips": "skipped",
+        "tests/calc.test.js::states > is to do": "skipped",
+        "tests/calc.test.js::states > same title #1": "passed",
+        "tests/calc.test.js::states > same title #2": "failed",
+        "tests/calc.test.js::flaky > second time": "rerun",
+    },
+    fake="console.log('  9 passing (3ms)');\n",
+)
+
+INSTALLED = {item.framework: item for item in (VITEST, JEST, MOCHA)}
+PACKAGES = {"vitest": "vitest@4.0.18", "jest": "jest@30.5.2", "mocha": "mocha@11.8.0"}
+
+BUILT_IN = {item.framework: item for item in (UNITTEST, NODE_TEST, GO_TEST, CARGO_TEST)}
+
+
+PARAMETERS = [
+    *sorted(BUILT_IN),
+    *(pytest.param(name, marks=[pytest.mark.registry, pytest.mark.timeout(300)]) for name in sorted(INSTALLED)),
+]
+
+
+@pytest.fixture(params=PARAMETERS)
+def example(request: pytest.FixtureRequest, require: Require) -> Example:
+    found = {**BUILT_IN, **INSTALLED}[request.param]
+    for name in found.programs[:1]:
+        require(name)
+    return found
+
+
+@pytest.fixture(scope="session")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """``modules("jest")``: a folder of packages with that runner, installed once."""
+    made: dict[str, Path] = {}
+
+    def install(name: str) -> Path:
+        if name not in made:
+            root = tmp_path_factory.mktemp(f"npm-{name}")
+            (root / "package.json").write_text(PACKAGE_JSON)
+            command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", PACKAGES[name]]
+            subprocess.run(command, cwd=root, check=True, capture_output=True)
+            made[name] = root / "node_modules"
+        return made[name]
+
+    return install
+
+
+@pytest.fixture
+def environment(example: Example, tmp_path: Path, modules: Callable[[str], Path]) -> Path | None:
+    programs = {name: program(name) for name in example.programs}
+    packages = modules(example.framework) if example.framework in INSTALLED else None
+    return tool_environment(tmp_path / "environment", programs, packages)
+
+
+def program(name: str) -> str:
+    """The real program behind a rustup proxy, which would look for its settings in HOME."""
+    if name in ("cargo", "rustc", "rustdoc") and shutil.which("rustup"):
+        done = subprocess.run(["rustup", "which", name], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+    found = shutil.which(name)
+    assert found is not None
+    return found
+
+
+async def test_states_have_one_meaning_each(example: Example, tmp_path: Path, environment: Path | None) -> None:
+    case = example.case(tmp_path, [example.plain, *example.expected], environment)
+    found = await case.grade({example.source: example.fixed}, timeout_s=110)
+    good = {name for name, outcome in example.expected.items() if COUNTS_AS_PASS[Outcome(outcome)]}
+    assert found.status is Status.UNRESOLVED, (found, found.log.decode(errors="replace"))
+    assert found.checks == {
+        example.fail_to_pass: "passed",
+        **{name: outcome for name, outcome in example.expected.items() if name not in good},
+    }
+    assert found.passed == len(good) + 2
+
+
+async def test_fix_is_resolved_and_no_work_is_not(example: Example, tmp_path: Path, environment: Path | None) -> None:
+    case = example.case(tmp_path, [example.plain], environment)
+    fixed = await case.grade({example.source: example.fixed}, timeout_s=110)
+    assert (fixed.status, fixed.passed, fixed.required) == (Status.RESOLVED, 2, 2), fixed.log.decode(errors="replace")
+    nothing = await case.grade({}, timeout_s=110)
+    assert (nothing.status, nothing.checks) == (Status.UNRESOLVED, {example.fail_to_pass: "failed"})
+
+
+async def test_syntax_error_of_the_work(example: Example, tmp_path: Path, environment: Path | None) -> None:
+    case = example.case(tmp_path, [example.plain], environment)
+    found = await case.grade({example.source: example.syntax_error}, timeout_s=110)
+    # mocha gives up when it cannot load a file, and so says nothing of the others.
+    kind = "runner-died" if example.framework == "mocha" else "collection-error"
+    assert (found.status, found.kind) == (Status.UNRESOLVED, kind), (found, found.log.decode())
+
+
+async def test_unknown_id(example: Example, tmp_path: Path, environment: Path | None) -> None:
+    case = example.case(tmp_path, [example.plain, f"{example.plain} that nobody wrote"], environment)
+    found = await case.grade({example.source: example.fixed}, timeout_s=110)
+    assert (found.status, found.kind) == (Status.GRADING_ERROR, "unmatched-id"), (found, found.log.decode())
+
+
+async def test_printed_result_is_not_read(example: Example, tmp_path: Path, environment: Path | None) -> None:
+    case = example.case(tmp_path, [example.plain], environment)
+    source = example.files[example.source]
+    forged = source + example.fake if example.framework.endswith(("go-test", "cargo-test")) else example.fake + source
+    found = await case.grade({example.source: forged}, timeout_s=110)
+    if found.status is Status.TAMPERED:  # Go before 1.20 cannot tell a printed result from a real one, so there are two
+        assert example.framework == "go-test" and "two results" in found.reason
+    else:
+        assert (found.status, found.checks) == (Status.UNRESOLVED, {example.fail_to_pass: "failed"}), found
+
+
+async def test_symlinked_workspace_moves_no_id(example: Example, tmp_path: Path, environment: Path | None) -> None:
+    (tmp_path / "real place").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real place")
+    case = example.case(tmp_path, [example.plain], environment)
+    found = await case.grade({example.source: example.fixed}, timeout_s=110, scratch=tmp_path / "link")
+    assert found.status is Status.RESOLVED, (found, found.log.decode(errors="replace"))
