@@ -26,6 +26,7 @@ WORDING = {
 PLAN: dict[str, Any] = {
     "schema": "pairtrial.plan.v1",
     "id": "trial",
+    "stage": "confirmatory",
     "question": "Does the treatment change anything?",
     "conflict_of_interest": "None that anybody knows of.",
     "agent": {"adapter": "tinker", "version": "1.0.0", "model": "tinker-1", "limits": {"wall_s": 60, "turns": 10}},
@@ -40,6 +41,18 @@ PLAN: dict[str, Any] = {
     "sandbox": {"kind": "local"},
     "seed": "s",
     "budget": {"ceiling_usd": 0, "per_rollout_usd": 0},
+    "estimand": {
+        "population": "Small tasks of a test.",
+        "intercurrent": {
+            "timeout": "treatment-policy",
+            "turn_limit": "treatment-policy",
+            "spend_limit": "treatment-policy",
+            "crash": "treatment-policy",
+            "invalid_start": "block-excluded",
+            "infrastructure_loss": "block-excluded",
+            "budget_stop": "completed-blocks",
+        },
+    },
     "analysis": {"primary": "mcnemar-exact", "family": ["treat"]},
     "wording": WORDING,
 }

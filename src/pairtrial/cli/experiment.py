@@ -22,6 +22,7 @@ from pairtrial.harness.gateway import Budget, Route
 from pairtrial.harness.wiring import SCRIPTED, demand_credential, endpoint_identity, make_route
 from pairtrial.prereg.identities import Material, definition_identities, read_material
 from pairtrial.prereg.lock import Lock
+from pairtrial.prereg.review import impossible
 from pairtrial.tasks import Prepared, prepare, test_command
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ SCRIPTED_LIMITS = (
 def read_experiment(path: Path) -> tuple[Material, AgentAdapter]:
     """Plan, material and agent; raises `PlanError` with every problem at once."""
     material = read_material(path)
-    problems: list[str] = []
+    problems = [f"{path}: {line}" for line in impossible(material.plan)]
     adapter = None
     try:
         adapter = load_adapter(material.plan.agent.adapter)

@@ -12,6 +12,8 @@ def evidence_gates(plan: Plan, card: Scorecard, item: Comparison) -> list[str]:
     gates = []
     if card.embedded:
         gates.append("embedded repair agent, no language model")
+    if plan.stage == "feasibility":
+        gates.append("feasibility stage")
     if not card.complete:
         left = sum(counts.not_run for counts in card.arms)
         gates.append(f"{left} cells have not been run")

@@ -109,6 +109,8 @@ def render(card: Scorecard, source: str) -> str:
         ],
         ["## Does the instrument agree with itself?"],
         [replicate_line(item) for item in card.replicates] or ["No replicate arm was registered."],
+        ["## What is estimated"],
+        [f"- {escape(line)}" for line in card.estimand],
         ["## Tasks"],
         _tasks(card),
         *_excluded(card),

@@ -19,6 +19,7 @@ from pairtrial.core.errors import PlanError
 from pairtrial.core.status import StopReason
 from pairtrial.prereg.lock import Lock
 from pairtrial.prereg.plan import Arm, ArmKind, Plan
+from pairtrial.prereg.review import estimand_lines
 from pairtrial.prereg.schedule import position_counts, schedule, schedule_digest
 from pairtrial.prereg.wording import ClaimKind
 from pairtrial.report.claims import authorise
@@ -103,6 +104,8 @@ def score(lock: Lock, receipts: Iterable[Receipt], facts: JournalFacts) -> Score
         plan_id=lock.plan_id,
         plan=plan.id,
         question=plan.question,
+        stage=plan.stage,
+        estimand=tuple(estimand_lines(plan)),
         conflict_of_interest=plan.conflict_of_interest,
         agent={"adapter": plan.agent.adapter, "version": plan.agent.version, "model": plan.agent.model},
         agent_limits=lock.identities.get("agent.limits", ""),

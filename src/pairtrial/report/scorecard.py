@@ -144,6 +144,9 @@ class Scorecard(Model):
     plan_id: Sha256
     plan: Slug
     question: str
+    stage: str
+    estimand: tuple[str, ...]
+    """Population, treatments, outcome, intercurrent events and summary measure in plain words."""
     conflict_of_interest: str
     agent: dict[str, str]
     agent_limits: str
