@@ -13,6 +13,7 @@ from pairtrial.core.errors import ExitCode, PairtrialError
 
 COMMANDS = {
     "check": ("pairtrial.cli.register", "check", "Read a plan and name every problem in it."),
+    "power": ("pairtrial.cli.power", "power", "Say what a plan can show, before it is frozen."),
     "freeze": ("pairtrial.cli.register", "freeze", "Resolve every identity of a plan and write its lock."),
     "purity": ("pairtrial.cli.purity", "purity", "Prove that nothing but the treatment differs on the wire."),
     "run": ("pairtrial.cli.run", "run", "Run a frozen plan, or go on with it."),

@@ -120,6 +120,7 @@ def score(lock: Lock, receipts: Iterable[Receipt], facts: JournalFacts) -> Score
         tasks=_task_rows(plan, lock, rows),
         comparisons=comparisons,
         replicates=replicates,
+        variance=_variance(plan, rows),
         secondary=tuple(_metric(plan, name, rows) for name in plan.analysis.secondary),
         positions={arm: tuple(counts) for arm, counts in position_counts(blocks).items()},
         invalidation_p={
@@ -289,6 +290,23 @@ def _replicate(plan: Plan, arm: Arm, rows: Rows) -> Replicate:
         low=number(interval.low) if interval else None, high=number(interval.high) if interval else None,
         limit=plan.analysis.max_aa_flip_rate, odd_one_out=odd, mcnemar_p=number(own.p) if n else None,
     )  # fmt: skip
+
+
+def _variance(plan: Plan, rows: Rows) -> dict[str, dict[str, float]]:
+    """Replicate noise against true spread, from tasks with all their repetitions."""
+    whole = [blocks for blocks in rows.values() if len(blocks) == plan.repetitions]
+    if plan.repetitions == 1 or len(whole) < 2:
+        return {}
+    found = {}
+    for arm in plan.treatments:
+        totals = [
+            [sum(row[name].resolved for row in blocks) for blocks in whole] for name in (arm.name, plan.control.name)
+        ]
+        parts = stats.variance_components(totals[0], totals[1], plan.repetitions)
+        names = ("omega2", "sigma2_control", "sigma2_treatment", "noise", "variance")
+        values = {name: number(getattr(parts, name)) for name in names}
+        found[arm.name] = {name: value for name, value in values.items() if value is not None}
+    return found
 
 
 def _metric(plan: Plan, name: str, rows: Rows) -> Metric:

@@ -164,6 +164,8 @@ class Scorecard(Model):
     tasks: tuple[TaskRow, ...]
     comparisons: tuple[Comparison, ...]
     replicates: tuple[Replicate, ...]
+    variance: dict[str, dict[str, float]]
+    """Treatment → variance components of its task differences; empty with one repetition."""
     secondary: tuple[Metric, ...]
     positions: dict[str, tuple[int, ...]]
     """Arm → how often it stood in each position of a block."""
