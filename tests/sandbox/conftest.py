@@ -12,12 +12,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pairtrial.sandbox import Limits, Sandbox, SandboxSpec, make_sandbox
-from pairtrial.sandbox.engine import forget_engines
+from pairtrial.sandbox.engine import forget_engines, ping
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 IMAGE = "pairtrial/host:test"
@@ -50,16 +51,11 @@ def start_engine(root: Path) -> subprocess.Popen[bytes]:
 
 def wait_for_engine(root: Path, process: subprocess.Popen[bytes]) -> None:
     """Until it answers."""
-    from docker import DockerClient, errors
-
     for _ in range(600):
         if process.poll() is not None:
             pytest.fail("dockerd ended: " + (root / "log").read_text()[-2000:])
-        with (
-            contextlib.suppress(errors.DockerException),
-            contextlib.closing(DockerClient(f"unix://{root}/sock")) as one,
-        ):
-            one.ping()
+        with contextlib.suppress(OSError):
+            ping(f"{root}/sock")
             return
         time.sleep(0.05)
     pytest.fail("dockerd does not answer")
@@ -94,6 +90,17 @@ def docker_engine(require: Callable[..., None]) -> Iterator[Path]:
             forget_engines()
     finally:
         stop_engine(root, process)
+
+
+@pytest.fixture
+def engine_tools() -> SimpleNamespace:
+    """To start an engine that a test may kill."""
+    return SimpleNamespace(start=start_engine, wait=wait_for_engine, stop=stop_engine)
+
+
+@pytest.fixture
+def image_script() -> Path:
+    return ROOT / "sandbox" / "images" / "host" / "build.py"
 
 
 @pytest.fixture(params=["local", "bubblewrap", "docker"])

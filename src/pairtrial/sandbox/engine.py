@@ -134,6 +134,16 @@ def forget_engines() -> None:
         _engines.clear()
 
 
+def ping(place: str) -> None:
+    """Raise when nobody answers; the SDK would leave a socket open."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(place)
+        connection.sendall(b"GET /_ping HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n")
+        if b" 200 " not in connection.recv(64):
+            raise ConnectionError("the engine is not ready")
+
+
 def _connect(named: str) -> Engine:
     if not named.startswith("unix://"):
         raise SandboxUnavailableError(
@@ -147,6 +157,7 @@ def _connect(named: str) -> Engine:
 
     client = None
     try:
+        ping(named.removeprefix("unix://"))
         client = docker.DockerClient(base_url=named, timeout=TIMEOUT_S, version="auto")
         info, version = client.info(), client.version()
     except (DockerException, RequestException, OSError) as fault:
