@@ -143,6 +143,8 @@ def hodges_lehmann(x: Sequence[float], y: Sequence[float] | None = None, level: 
     n = len(differences)
     if n == 0:
         return HodgesLehmann(None, None, None, level, "hodges-lehmann", "no task")
+    if n == 1:
+        return HodgesLehmann(differences[0], None, None, level, "hodges-lehmann", "one task has no spread")
     if n > WALSH_LIMIT:
         raise StatsError(f"{n} tasks: the Walsh averages of more than {WALSH_LIMIT} do not fit in memory")
     d = np.array(differences)
