@@ -114,6 +114,7 @@ class Evaluator:
         except BrokenPipeError:
             line = b""
         if not line:
+            self.close()
             raise RuntimeError("the fork server ended; is there a working 'python' on PATH?")
         return str(json.loads(line)["outcome"])
 
@@ -124,7 +125,8 @@ class Evaluator:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # what it did not read any more
+                    pipe.close()
 
     def __enter__(self) -> Self:
         return self
