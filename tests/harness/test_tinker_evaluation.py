@@ -120,7 +120,10 @@ def test_a_candidate_cannot_speak_for_the_server(slugs: SourceFile) -> None:
 
 
 def test_a_module_is_seen_unedited_by_the_next_candidate_and_state_is_not_shared(slugs: SourceFile) -> None:
-    example = "import pack.slugs as s\n\ns.seen = getattr(s, 'seen', 0) + 1\nassert s.seen == 1 and s.slug('one two', 7) == 'one-two'\n"
+    example = (
+        "import pack.slugs as s\n\ns.seen = getattr(s, 'seen', 0) + 1\n"
+        "assert s.seen == 1 and s.slug('one two', 7) == 'one-two'\n"
+    )
     with Evaluator(example, sources()) as evaluator:
         for _ in range(3):
             assert evaluator.outcome(edit(slugs, "< limit", "<= limit")) == "pass"
