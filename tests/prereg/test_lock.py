@@ -56,3 +56,13 @@ def test_drift_names_the_field_and_both_values() -> None:
         "new: frozen as absent, today 'y'",
         "task.a.definition: frozen as aaaaaaaaaaaaaaaa…, today bbbbbbbbbbbbbbbb…",
     ]
+
+
+def test_every_default_is_written_out() -> None:
+    assert b'"max_aa_flip_rate":0.35' in make_lock().to_bytes()
+
+
+def test_a_lock_from_before_a_field_existed_keeps_its_plan_id() -> None:
+    older = make_lock().to_bytes().replace(b'"power_target":0.8,', b"")
+    assert parse_lock(older, "x").plan_id == hashlib.sha256(older).hexdigest()
+    assert parse_lock(older, "x").plan.analysis.power_target == 0.8

@@ -72,7 +72,7 @@ def make_lock(plan: Plan | None = None, **identities: str) -> Lock:
     """A lock whose only computed identity is the schedule."""
     plan = plan or make_plan()
     table = {"schedule": schedule_digest(schedule(plan)), "agent.embedded": "false", "agent.limits": "", **identities}
-    return Lock(schema_="pairtrial.lock.v1", pairtrial="0.1.0", plan=plan, identities=table)
+    return Lock(schema_="pairtrial.lock.v1", pairtrial="0.1.0", plan=plan, identities=table).whole()
 
 
 def make_receipt(lock: Lock, cell: Cell, status: Status, **changes: Any) -> Receipt:

@@ -94,12 +94,13 @@ def prepare_all(material: Material) -> dict[str, Prepared]:
 
 def make_lock(material: Material, adapter: AgentAdapter, prepared: Mapping[str, Prepared]) -> Lock:
     """The lock of a plan as everything is today."""
-    return Lock(
+    lock = Lock(
         schema_="pairtrial.lock.v1",
         pairtrial=__version__,
         plan=material.plan,
         identities={**quick_identities(material, adapter), **prepared_identities(prepared)},
     )
+    return lock.whole()
 
 
 def make_arms(material: Material, adapter: AgentAdapter) -> dict[str, Arm]:

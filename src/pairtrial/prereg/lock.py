@@ -28,8 +28,16 @@ class Lock(Model):
     """Dotted name of everything that could move a result → its digest or exact value."""
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON, one line, ending in a newline."""
-        return canonical_json(self.model_dump(mode="json", by_alias=True)) + b"\n"
+        """Canonical JSON, one line, ending in a newline.
+
+        Only what was set is written: a field that a later version adds is not in the locks of earlier ones, and they
+        keep their plan id. `whole` sets every field, so that nothing is registered by silence.
+        """
+        return canonical_json(self.model_dump(mode="json", by_alias=True, exclude_unset=True)) + b"\n"
+
+    def whole(self) -> Lock:
+        """The same lock with every default written out."""
+        return Lock.model_validate(self.model_dump(mode="json", by_alias=True), strict=False)
 
     @property
     def plan_id(self) -> Sha256:

@@ -155,8 +155,8 @@ class Receipt(Model):
     """Hash of the journal line before this receipt's."""
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON, one line."""
-        return canonical_json(self.model_dump(mode="json", by_alias=True)) + b"\n"
+        """Canonical JSON, one line; a field that a later version adds is not in the receipts of earlier ones."""
+        return canonical_json(self.model_dump(mode="json", by_alias=True, exclude_unset=True)) + b"\n"
 
 
 def rounded(seconds: float | None) -> float | None:
