@@ -16,7 +16,7 @@ from pairtrial.core.canonical import sha256_hex, tree_digest
 from pairtrial.core.errors import PairtrialError
 from pairtrial.core.status import Status
 from pairtrial.grading import capture
-from pairtrial.harness.agents import AgentAdapter, Expected, Invocation
+from pairtrial.harness.agents import AgentAdapter, Expected, Invocation, Place
 from pairtrial.harness.fitness import READS_CONTEXT, TARGETS_OWN, targets_context
 from pairtrial.prereg.plan import AgentSpec
 from pairtrial.providers import Provider, expand, mcp_template
@@ -60,6 +60,7 @@ class Delivered:
     observed: dict[str, str]
     """Digests seen at launch."""
     index_s: float | None
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ async def deliver(
         "mcp-file": sha256_hex(arm.template),
         "invocation": invocation.digest,
     }
-    if adapter.manifest.api is not None:  # its own format, with settings of the agent beside the servers
+    if adapter.api(agent) is not None:  # its own format, with settings of the agent beside the servers
         observed["rendered-mcp-file"] = sha256_hex(adapter.render_mcp(agent, servers))
     own = targets_context(prepared.visible)
     if own:
@@ -134,7 +135,11 @@ async def deliver(
         write_context(workspace, arm.provider)
         index_s = await _index(sandbox, arm.provider, table)
     _check_untouched(prepared, workspace, arm.provider)
-    await sandbox.put_file(table["MCP_FILE"], adapter.render_mcp(agent, expand(servers, table)))
+    rendered = adapter.render_mcp(agent, expand(servers, table))
+    for name in ("GATEWAY", "TOKEN"):  # settings of the agent beside the servers
+        rendered = rendered.replace(f"${{{name}}}".encode(), table[name].encode())
+    place = Place(sandbox.workspace, rendered)
+    await sandbox.put_file(table["MCP_FILE"], place.mcp)
     for name, text in invocation.files.items():
         await sandbox.put_file(f"{sandbox.home}/{name}", expand(text, table).encode())
     environment = sandbox.inside_path(prepared.environment.root)
@@ -145,6 +150,7 @@ async def deliver(
         stdin=invocation.stdin,
         observed=observed,
         index_s=index_s,
+        place=place,
     )
 
 

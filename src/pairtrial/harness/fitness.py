@@ -27,7 +27,7 @@ def plan_problems(plan: Plan, path: Path, providers: Mapping[str, Provider], ada
     """Every misfit between plan and agent, with its field and fix."""
     manifest, agent = adapter.manifest, plan.agent
     problems = []
-    if agent.version not in manifest.versions:
+    if manifest.versions and agent.version not in manifest.versions:
         known = ", ".join(manifest.versions)
         problems.append(f"agent.version: {agent.version!r} was never measured; use {known}")
     if manifest.models and agent.model not in manifest.models:
@@ -35,7 +35,7 @@ def plan_problems(plan: Plan, path: Path, providers: Mapping[str, Provider], ada
     problems += adapter.problems(agent)
     for arm, provider in providers.items():
         problems += [f"arm {arm!r}: {text}" for text in _provider_problems(plan, provider, adapter)]
-    if manifest.api is not None:
+    if not problems and adapter.api(agent) is not None:
         problems += _price_problems(plan, path)
     return [f"{path}: {problem}" for problem in problems]
 
@@ -48,7 +48,7 @@ def _provider_problems(plan: Plan, provider: Provider, adapter: AgentAdapter) ->
     hosted = [name for name, server in config.servers.items() if server.url is not None]
     if hosted and not manifest.hosted_mcp:
         problems.append(f"{manifest.id} cannot use hosted MCP servers ({', '.join(hosted)})")
-    if manifest.api is None or not provider.context:
+    if adapter.covers >= {"context"} or not provider.context:
         return problems
     if plan.agent.options.get(READS_CONTEXT) is not True:
         problems.append(f"agent.options.{READS_CONTEXT}: must be true, or no arm's context files are read")

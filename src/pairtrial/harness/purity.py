@@ -25,7 +25,10 @@ from pairtrial.harness.rollout import Experiment, Probe, probe_attempt
 from pairtrial.prereg.schedule import Cell
 from pairtrial.providers import Provider
 
-DATE = re.compile(r"\b20\d\d-[01]\d-[0-3]\d\b")
+DATE = re.compile(
+    r"\b20\d\d-[01]\d-[0-3]\d\b"
+    r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? (?:[A-Z][a-z]+) \d{1,2},? 20\d\d\b"
+)
 UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 

@@ -187,7 +187,7 @@ async def _run_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cours
     course.index_s = delivered.index_s
     course.setup_s = time.monotonic() - begun
     launched = time.monotonic()
-    session = adapter.session(agent, invocation, arm.expected)
+    session = adapter.session(agent, invocation, arm.expected, delivered.place)
     trial = await run_agent(
         sandbox, delivered.argv, delivered.env, session, arm.expected, agent.limits.wall_s, _halted(experiment, course)
     )
@@ -232,6 +232,7 @@ def _judge(experiment: Experiment, trial: Trial, course: Course) -> None:
         experiment.gateway.close(ledger)
         experiment.gateway.demand()
         trial.capped = ledger.capped
+        trial.turned = ledger.turned
         if ledger.problems:
             course.end(Status.INVALID_ENVIRONMENT, "; ".join(ledger.problems))
     if trial.void is not None:

@@ -53,6 +53,8 @@ class Trial:
     """Why the harness stopped it at once, where it did."""
     capped: bool = False
     """It was stopped by a spend cap."""
+    turned: bool = False
+    """It was stopped at the turn limit, which the gateway counts for agents that do not."""
 
     def hear(self, raw: bytes, session: Session, expected: Expected) -> Reply:
         """Account for one line of the stream; gives what is to be answered."""
@@ -120,6 +122,8 @@ class Trial:
             return StopReason.NOT_STARTED
         if self.capped:
             return StopReason.SPEND_LIMIT
+        if self.turned:
+            return StopReason.TURN_LIMIT
         if ended.timed_out and not self.ended_by_us:
             return StopReason.TIMEOUT
         if result is not None and result.stop_reason in (StopReason.TURN_LIMIT, StopReason.SPEND_LIMIT):

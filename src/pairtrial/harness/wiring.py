@@ -29,7 +29,7 @@ PROVIDERS_FAULT = frozenset({401, 402, 403, 404, 408, 409, 429}) | frozenset(ran
 
 def make_route(agent: AgentSpec, adapter: AgentAdapter, environment: Mapping[str, str] = os.environ) -> Route | None:
     """Where an agent's requests go; None for an agent that asks no model."""
-    api = adapter.manifest.api
+    api = adapter.api(agent)
     if api is None:
         return None
     family = Family(api.family)
@@ -80,6 +80,7 @@ def make_terms(
         served=frozenset((agent.model, *agent.served)),
         cap_usd=cap_usd,
         check=check,
+        turns=None if adapter.counts_turns else agent.limits.turns,
         hosted={
             name: HostedServer(server.url, server.credential, server.header)
             for name, server in servers.items()

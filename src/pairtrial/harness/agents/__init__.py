@@ -7,8 +7,9 @@ from pairtrial.harness.agents.base import (
     AgentManifest,
     Expected,
     Invocation,
+    Place,
     load_adapter,
     render_prompt,
 )
 
-__all__ = ["AgentAdapter", "AgentManifest", "Expected", "Invocation", "load_adapter", "render_prompt"]
+__all__ = ["AgentAdapter", "AgentManifest", "Expected", "Invocation", "Place", "load_adapter", "render_prompt"]

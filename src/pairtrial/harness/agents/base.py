@@ -74,8 +74,8 @@ class AgentManifest(Model):
     schema_: Annotated[Literal["pairtrial.agent.v1"], Field(alias="schema")]
     id: Slug
     title: str
-    versions: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
-    """Versions whose behaviour was measured."""
+    versions: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Versions whose behaviour was measured; empty: any, for an adapter that carries any agent."""
     models: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Models that it accepts; empty: any."""
     embedded: bool = False
@@ -130,6 +130,16 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where one rollout happens, for agents that are told over their standard input."""
+
+    workspace: str
+    """Absolute path inside the sandbox."""
+    mcp: bytes
+    """The MCP file as it was delivered."""
+
+
+@dataclass(frozen=True, slots=True)
 class Expected:
     """What the agent's own startup event must say in one arm, to the letter."""
 
@@ -155,6 +165,8 @@ class AgentAdapter(Protocol):
     """What its startup event gives evidence of."""
     wire_tools: bool
     """Whether `own_tools` are the names in its requests, so that nothing else may stand there."""
+    counts_turns: bool
+    """Whether it keeps the turn limit itself; if not, the gateway does."""
     volatile: frozenset[str]
     """Places in its requests that differ from run to run (``metadata.user_id``, ``input[].id``)."""
 
@@ -182,8 +194,12 @@ class AgentAdapter(Protocol):
         """The name under which the model is offered a tool of an MCP server."""
         ...
 
-    def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected) -> Session:
+    def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> Session:
         """A conversation with one process of the agent."""
+        ...
+
+    def api(self, agent: AgentSpec) -> ApiFacts | None:
+        """How it talks to its model; None when it asks none."""
         ...
 
     def folders(self, version: str) -> tuple[Path, ...]:
@@ -198,6 +214,7 @@ class Adapter:
     mcp_file: str = MCP_FILE
     covers: frozenset[str] = EVERYTHING
     wire_tools: bool = False
+    counts_turns: bool = True
     volatile: frozenset[str] = frozenset()
 
     def problems(self, agent: AgentSpec) -> list[str]:
@@ -216,9 +233,13 @@ class Adapter:
         """The plain name."""
         return tool
 
-    def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected) -> Session:
+    def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> Session:
         """Say everything at once, then listen."""
         return PlainSession(invocation.stdin)
+
+    def api(self, agent: AgentSpec) -> ApiFacts | None:
+        """What the manifest says."""
+        return self.manifest.api
 
     def folders(self, version: str) -> tuple[Path, ...]:
         """None besides our own package."""
@@ -228,7 +249,15 @@ class Adapter:
 def load_adapter(name: str) -> AgentAdapter:
     """The adapter called ``name``: one of ours, or one registered under ``pairtrial.agents``."""
     module_name = f"pairtrial.harness.agents.{name.replace('-', '_')}"
-    if importlib.util.find_spec(module_name) is not None and name not in ("base", "session", "programs", "install"):
+    if importlib.util.find_spec(module_name) is not None and name not in (
+        "base",
+        "session",
+        "programs",
+        "install",
+        "claude_stream",
+        "codex_stream",
+        "native",
+    ):
         adapter: AgentAdapter = importlib.import_module(module_name).ADAPTER
         return adapter
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pairtrial.core.canonical import digest_json, sha256_file
-from pairtrial.harness.agents.base import Adapter, Baseline, Expected, Invocation, load_manifest
+from pairtrial.harness.agents.base import Adapter, Baseline, Expected, Invocation, Place, load_manifest
 from pairtrial.harness.agents.claude_stream import ClaudeSession
 from pairtrial.harness.agents.programs import find_program
 from pairtrial.prereg.plan import AgentSpec
@@ -155,7 +155,7 @@ class ClaudeCodeAdapter(Adapter):
         """``mcp__server__tool``."""
         return f"mcp__{server}__{tool}"
 
-    def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected) -> ClaudeSession:
+    def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> ClaudeSession:
         """Control protocol first, then the prompt."""
         return ClaudeSession(invocation.stdin.decode(), expected, self.baseline(agent))
 

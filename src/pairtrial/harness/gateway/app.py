@@ -165,6 +165,9 @@ def _not_allowed(ledger: Ledger, request: Request) -> str | None:
         return f"pairtrial: the plan registers {terms.model}, this request asks for {str(request.model)[:100]}"
     if ledger.problems:
         return f"pairtrial: the rollout is void: {ledger.problems[0]}"
+    if terms.turns is not None and request.main and ledger.answers >= terms.turns:
+        ledger.turned = True
+        return f"pairtrial: the plan registers {terms.turns} turns"
     if ledger.first is None and request.main:
         ledger.first = request
         for problem in terms.check(request) if terms.check else ():

@@ -46,6 +46,8 @@ class Terms:
     cap_usd: Decimal
     check: Callable[[Request], tuple[str, ...]] | None = None
     """Looks at the first request with tools before it leaves; what it returns ends the rollout."""
+    turns: int | None = None
+    """Answers to requests with tools after which no further one is let through."""
     hosted: Mapping[str, HostedServer] = field(default_factory=dict)
 
 
@@ -88,6 +90,8 @@ class Ledger:
         """What was wrong on the wire: the rollout is void."""
         self.capped = False
         """A request was held back by a cap."""
+        self.turned = False
+        """A request was held back by the turn limit."""
         self.relayed = 0
         self.wire_truncated = False
         self.first: Request | None = None
@@ -108,7 +112,14 @@ class Ledger:
         """Why the agent should be stopped at once; None while it may go on."""
         if self.problems:
             return self.problems[0]
-        return "a spend cap was reached" if self.capped else None
+        if self.capped:
+            return "a spend cap was reached"
+        return "the turn limit was reached" if self.turned else None
+
+    @property
+    def answers(self) -> int:
+        """Answers to requests with tools so far: turns of the agent."""
+        return sum(item.main and item.status is not None and item.status < 400 for item in list(self.exchanges))
 
     @property
     def tokens(self) -> Tokens:
