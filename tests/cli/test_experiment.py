@@ -162,3 +162,23 @@ def test_a_server_that_exits_at_start_makes_no_zero_anywhere(project: Path) -> N
     summary = pairtrial(project, "report", "prereg/demo.yaml").stdout
     assert summary.startswith("Invalid (")
     assert os.environ.get("HOME", "/nowhere") + "/" not in summary
+
+
+def test_an_amendment_is_made_in_the_open(project: Path) -> None:
+    first = register(project)
+    plan = project / "prereg" / "demo.yaml"
+    plan.write_text(plan.read_text().replace("max_aa_flip_rate: 0.4", "max_aa_flip_rate: 0.3"))
+    refused = pairtrial(project, "freeze", "prereg/demo.yaml")
+    assert refused.returncode == ExitCode.REFUSED
+    assert "frozen already as" in refused.stderr
+    done = pairtrial(
+        project, "amend", "prereg/demo.yaml", "--reason", "The limit was too generous.", "--bias", "unknown"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "changed: plan.analysis.max_aa_flip_rate: 0.4 → 0.3" in done.stderr
+    archived = project / "prereg" / "amended" / f"demo.{first[:12]}.lock.json"
+    compared = pairtrial(project, "diff", archived, "prereg/demo.lock.json")
+    assert compared.returncode == ExitCode.REFUSED
+    assert "plan.analysis.max_aa_flip_rate: 0.4 → 0.3" in compared.stdout
+    again = pairtrial(project, "freeze", "prereg/demo.yaml")
+    assert again.stdout.strip() == done.stdout.strip()  # freezing keeps the amendments

@@ -31,7 +31,7 @@ def test_a_plan_that_is_not_frozen_says_how_to_freeze_it(tmp_path: Path) -> None
     "edit",
     [
         lambda data: data.replace(b'"alpha":0.05', b'"alpha":0.10'),
-        lambda data: data.replace(b'{"identities"', b'{ "identities"'),
+        lambda data: b"{ " + data[1:],
         lambda data: data[:-1],
         lambda data: b"[]",
         lambda data: b"\xff",

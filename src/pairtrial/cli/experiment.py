@@ -20,6 +20,7 @@ from pairtrial.harness.delivery import Arm
 from pairtrial.harness.fitness import make_expected, plan_problems, price_identity, prices_of
 from pairtrial.harness.gateway import Budget, Route
 from pairtrial.harness.wiring import SCRIPTED, demand_credential, endpoint_identity, make_route
+from pairtrial.prereg.amend import Amendment
 from pairtrial.prereg.identities import Material, definition_identities, read_material
 from pairtrial.prereg.lock import Lock
 from pairtrial.prereg.review import impossible
@@ -92,13 +93,19 @@ def prepare_all(material: Material) -> dict[str, Prepared]:
     return ready
 
 
-def make_lock(material: Material, adapter: AgentAdapter, prepared: Mapping[str, Prepared]) -> Lock:
+def make_lock(
+    material: Material,
+    adapter: AgentAdapter,
+    prepared: Mapping[str, Prepared],
+    amendments: tuple[Amendment, ...] = (),
+) -> Lock:
     """The lock of a plan as everything is today."""
     lock = Lock(
         schema_="pairtrial.lock.v1",
         pairtrial=__version__,
         plan=material.plan,
         identities={**quick_identities(material, adapter), **prepared_identities(prepared)},
+        amendments=amendments,
     )
     return lock.whole()
 

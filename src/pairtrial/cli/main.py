@@ -15,6 +15,9 @@ COMMANDS = {
     "check": ("pairtrial.cli.register", "check", "Read a plan and name every problem in it."),
     "power": ("pairtrial.cli.power", "power", "Say what a plan can show, before it is frozen."),
     "freeze": ("pairtrial.cli.register", "freeze", "Resolve every identity of a plan and write its lock."),
+    "amend": ("pairtrial.cli.register", "amend", "Change a frozen plan in the open."),
+    "diff": ("pairtrial.cli.register", "diff", "Say in what two locks differ."),
+    "export": ("pairtrial.cli.export", "export", "Write a registration for people."),
     "purity": ("pairtrial.cli.purity", "purity", "Prove that nothing but the treatment differs on the wire."),
     "run": ("pairtrial.cli.run", "run", "Run a frozen plan, or go on with it."),
     "status": ("pairtrial.cli.run", "status", "Show how far a run is."),
@@ -22,7 +25,7 @@ COMMANDS = {
     "report": ("pairtrial.cli.results", "report", "Write the report of a run and print its result."),
     "publish": ("pairtrial.cli.results", "publish", "Put a result into a README, or check that it is current."),
     "verify": ("pairtrial.cli.results", "verify", "Recompute a run from its receipts and name what was changed."),
-    "tasks": ("pairtrial.cli.tasks", "tasks", "Look at task packs and measure them."),
+    "tasks": ("pairtrial.cli.tasks", "tasks", "Look at task packs, measure and qualify them."),
     "doctor": ("pairtrial.cli.doctor", "doctor", "Say what this machine can do and what is missing."),
 }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 
@@ -11,7 +13,8 @@ from pairtrial.cli.experiment import make_lock, prepare_all, read_experiment
 from pairtrial.cli.paths import PLAN, RUNS, runs_root
 from pairtrial.core.disk import write_atomic
 from pairtrial.core.errors import ExitCode, PlanError
-from pairtrial.prereg.lock import Lock, lock_path, parse_lock
+from pairtrial.prereg.amend import Bias, amendment, archive_path, differences
+from pairtrial.prereg.lock import Lock, load_lock, lock_path, parse_lock
 from pairtrial.prereg.review import describe_plan, warnings
 from pairtrial.runs.store import run_folder
 
@@ -55,8 +58,9 @@ def freeze(plan: Path, replace: bool, runs: Path | None) -> int:
       pairtrial freeze prereg/demo.yaml
     """
     material, adapter = read_experiment(plan)
-    lock = make_lock(material, adapter, prepare_all(material))
     target = lock_path(plan)
+    before = load_lock(target).amendments if target.exists() else ()
+    lock = make_lock(material, adapter, prepare_all(material), before)
     if target.exists():
         _may_replace(target, lock, replace, runs_root(plan, runs))
     write_atomic(target, lock.to_bytes())
@@ -74,7 +78,7 @@ def _may_replace(target: Path, lock: Lock, replace: bool, runs: Path) -> None:
     if folder.is_dir() and any(path.is_dir() for path in folder.iterdir()):
         raise PlanError(
             f"{target}: the frozen plan has results in {folder}; a change would separate them from what was registered",
-            hint="give the changed plan another id and file, or remove that run",
+            hint="pairtrial amend says openly what changed and why; or give the changed plan another id and file",
             slug="has-results",
         )
     if not replace:
@@ -83,3 +87,60 @@ def _may_replace(target: Path, lock: Lock, replace: bool, runs: Path) -> None:
             hint="pass --replace if nothing was run under it",
             slug="frozen-already",
         )
+
+
+@click.command()
+@click.argument("plan", type=PLAN)
+@click.option("--reason", required=True, help="Why the frozen plan changes.")
+@click.option(
+    "--bias", required=True, type=click.Choice(get_args(Bias)), help="Where the change could push the result."
+)
+def amend(plan: Path, reason: str, bias: Any) -> int:
+    """Freeze a changed PLAN anew and say so: parent, date, reason, likely direction of bias, every changed field.
+
+    Receipts keep the plan id that they were run under, and every report lists every amendment.
+
+    \b
+    Example:
+      pairtrial amend prereg/mine.yaml --reason "task x turned out to be flaky" --bias none-expected
+    """
+    target = lock_path(plan)
+    old = load_lock(target)
+    material, adapter = read_experiment(plan)
+    bare = make_lock(material, adapter, prepare_all(material), old.amendments)
+    changes = differences(_record(old), _record(bare))
+    record = amendment(old.plan_id, changes, reason=reason, bias=bias, today=datetime.now(UTC).date())
+    lock = bare.model_copy(update={"amendments": (*old.amendments, record)}).whole()
+    write_atomic(archive_path(target, old.plan_id), old.to_bytes())
+    write_atomic(target, lock.to_bytes())
+    click.echo(lock.plan_id)
+    for line in changes:
+        click.echo(f"changed: {line}", err=True)
+    click.echo(f"{target} written, the one before is {archive_path(target, old.plan_id)}; commit both", err=True)
+    return ExitCode.OK
+
+
+def _record(lock: Lock) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(lock.whole().to_bytes())
+    return value
+
+
+LOCK_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+@click.command()
+@click.argument("before", type=LOCK_FILE)
+@click.argument("after", type=LOCK_FILE)
+def diff(before: Path, after: Path) -> int:
+    """Say in what two locks differ, field by field; exit 1 when they do.
+
+    \b
+    Example:
+      pairtrial diff prereg/amended/mine.0123456789ab.lock.json prereg/mine.lock.json
+    """
+    old, new = load_lock(before), load_lock(after)
+    lines = differences(_record(old), _record(new))
+    click.echo(f"{old.plan_id[:12]} → {new.plan_id[:12]}: {len(lines)} difference(s)")
+    for line in lines:
+        click.echo(f"  {line}")
+    return ExitCode.REFUSED if lines else ExitCode.OK

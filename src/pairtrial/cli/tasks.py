@@ -13,6 +13,7 @@ import anyio
 import click
 
 from pairtrial.cli.progress import tracking
+from pairtrial.cli.qualify import qualify
 from pairtrial.core.canonical import sha256_file, tree_digest
 from pairtrial.core.disk import cache_root, remove_tree
 from pairtrial.core.errors import ExitCode, TaskError
@@ -26,7 +27,10 @@ PACK = click.Path(path_type=Path)
 
 @click.group()
 def tasks() -> None:
-    """Look at task packs and measure them."""
+    """Look at task packs, measure and qualify them."""
+
+
+tasks.add_command(qualify)
 
 
 @tasks.command("list")

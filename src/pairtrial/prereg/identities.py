@@ -81,6 +81,8 @@ def definition_identities(material: Material, extra: Mapping[str, str]) -> dict[
     }
     for name, task in material.tasks.items():
         table[f"task.{name}.definition"] = task.digest
+        table[f"task.{name}.target"] = task.target.id
+        table[f"task.{name}.category"] = str(task.category)
     for arm in material.plan.arms:
         provider = material.provider(arm.name)
         if arm.kind is ArmKind.TREATMENT and provider is not None:

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from pairtrial.core.canonical import canonical_json, sha256_hex
 from pairtrial.core.errors import PlanError
 from pairtrial.core.model import Model, Sha256, describe
+from pairtrial.prereg.amend import Amendment
 from pairtrial.prereg.plan import Plan
 
 LOCK_SUFFIX = ".lock.json"
@@ -26,6 +27,8 @@ class Lock(Model):
     plan: Plan
     identities: dict[str, str]
     """Dotted name of everything that could move a result → its digest or exact value."""
+    amendments: Annotated[tuple[Amendment, ...], Field(strict=False)] = ()
+    """Changes after the first freezing, oldest first."""
 
     def to_bytes(self) -> bytes:
         """Canonical JSON, one line, ending in a newline.

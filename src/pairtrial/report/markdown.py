@@ -111,6 +111,7 @@ def render(card: Scorecard, source: str) -> str:
         [replicate_line(item) for item in card.replicates] or ["No replicate arm was registered."],
         ["## What is estimated"],
         [f"- {escape(line)}" for line in card.estimand],
+        *([["## Amendments"], [f"- {escape(line)}" for line in card.amendments]] if card.amendments else []),
         ["## Tasks"],
         _tasks(card),
         *_excluded(card),

@@ -111,6 +111,10 @@ def score(lock: Lock, receipts: Iterable[Receipt], facts: JournalFacts) -> Score
         agent_limits=lock.identities.get("agent.limits", ""),
         embedded=embedded,
         isolation=tuple(sorted(table.isolation)),
+        amendments=tuple(
+            f"{item.date}, from plan {item.parent[:12]}: {item.reason} Likely bias: {item.bias}. {len(item.changes)} change(s)."
+            for item in lock.amendments
+        ),
         committed=facts.committed,
         complete=complete,
         blocks_planned=len(blocks),

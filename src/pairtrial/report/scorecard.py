@@ -153,6 +153,8 @@ class Scorecard(Model):
     """What a result with this agent cannot say."""
     embedded: bool
     isolation: tuple[str, ...]
+    amendments: tuple[str, ...]
+    """Every amendment in one line each, oldest first."""
     committed: bool | None
     """Whether the lock was committed when the rollouts started; null outside a git repository."""
     complete: bool
