@@ -93,8 +93,8 @@ def _usable_v2(place: Path, own: str) -> Path | None:
         with contextlib.suppress(OSError):
             (candidate / "cgroup.subtree_control").write_text("+memory +pids +cpu")
         with contextlib.suppress(OSError):
-            given = (candidate / "cgroup.subtree_control").read_text().split()
-            if {"memory", "pids"} <= set(given):
+            given = {word.lstrip("+") for word in (candidate / "cgroup.subtree_control").read_text().split()}
+            if {"memory", "pids"} <= given:
                 return candidate
     return None
 

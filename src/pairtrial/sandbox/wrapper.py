@@ -44,9 +44,10 @@ def read_status(result: ExecResult, status: Path, program: str) -> ExecResult:
     return result
 
 
+_INNER = 'unset OLDPWD PWD; trap : TERM INT HUP QUIT; (exec "$@" >&7 2>&8 7>&- 8>&-); printf " %s" "$?"'
 WRAP_STREAM = (
     '_pt_n="$1"; unset $2; cd -- "$3" || exit 127; shift 3; unset OLDPWD PWD; exec 7>&1 8>&2; trap : TERM INT HUP QUIT; '
-    '_pt_m=$(trap : TERM INT HUP QUIT; exec 2>&1; (exec "$@" >&7 2>&8 7>&- 8>&-); printf " %s" "$?"); '
+    f"_pt_m=$(exec /bin/sh -c '{_INNER}' sh \"$@\" 2>&1); "  # a shell of its own: bash is silent in a substitution
     'printf "\\000%s %s\\000" "$_pt_n" "$_pt_m" >&8; exit "${_pt_m##* }"'
 )
 """The same where no descriptor can be passed: shell script around a mark, names of variables to drop, a
