@@ -116,6 +116,8 @@ def render(card: Scorecard, source: str) -> str:
         _tasks(card),
         *_excluded(card),
         *_secondary(card),
+        ["## What the result rests on"],
+        _sensitivity(card),
         ["## Delivery and conduct"],
         _conduct(card),
         ["## Limits"],
@@ -165,15 +167,56 @@ def _secondary(card: Scorecard) -> list[list[str]]:
     if not card.secondary:
         return []
     names = [arm.arm for arm in card.arms]
-    treatments = [item.treatment for item in card.comparisons if item.registered]
-    header = ["metric", *(f"{name}: median / mean" for name in names), *(f"{t}: median ratio" for t in treatments)]
-    rows = []
+    header = ["metric", *(f"{name}: median / mean" for name in names)]
+    rows, lines = [], []
     for metric in card.secondary:
         cells = [f"{_figure(metric.arms[name]['median'])} / {_figure(metric.arms[name]['mean'])}" for name in names]
-        ratios = [_figure(metric.median_ratio[t]) for t in treatments]
-        rows.append([f"{metric.name} ({metric.unit})", *cells, *ratios])
-    note = "Registered, described only: over all complete blocks, solved or not."
-    return [["## Secondary metrics"], table(header, rows), [note]]
+        rows.append([f"{metric.name} ({metric.unit})", *cells])
+        for name, ratio in metric.ratios.items():
+            if ratio.geometric is None:
+                lines.append(f"- {metric.name}, `{name}` over control: none ({ratio.reason})")
+                continue
+            lines.append(
+                f"- {metric.name}, `{name}` over control: geometric mean ratio {_figure(ratio.geometric)} "
+                f"[{_figure(ratio.low)}, {_figure(ratio.high)}], median ratio {_figure(ratio.median)}, ratio of means "
+                f"{_figure(ratio.of_means)}"
+                + (f"; {ratio.censored} rollouts cut off by a limit" if ratio.censored else "")
+            )
+    note = "Registered and described only: over all tasks, solved or not; ratios are paired by task."
+    return [["## Secondary metrics"], table(header, rows), [note], lines]
+
+
+def _sensitivity(card: Scorecard) -> list[str]:
+    lines = []
+    for item in card.sensitivity:
+        lost = item.missing
+        lines.append(
+            f"- `{item.treatment}`, missing runs: {lost.missing}; filled in every way, the difference lies between "
+            f"{points(lost.low)} and {points(lost.high)} pp, p between {p_text(lost.p_low)} and {p_text(lost.p_high)}"
+            + (f"; {lost.tipping_point} would change the verdict." if lost.tipping_point is not None else ".")
+        )
+        lines.append(
+            f"- `{item.treatment}`, order (exploratory): {points(item.delta_treatment_first)} pp in "
+            f"{item.blocks_treatment_first} blocks where it ran before the control, {points(item.delta_control_first)} pp in "
+            f"{item.blocks_control_first} where it ran after."
+        )
+        if item.clusters is not None and item.clustered_low is not None:
+            doubt = "" if item.clustered_reliable else "; unreliable with so few"
+            lines.append(
+                f"- `{item.treatment}`, tasks of one package moving together (exploratory): "
+                f"[{points(item.clustered_low)}, {points(item.clustered_high)}] pp over {item.clusters} packages{doubt}."
+            )
+        if item.delta_pooled_control is not None:
+            lines.append(
+                f"- `{item.treatment}`, against the mean of control and replicate (exploratory): "
+                f"{points(item.delta_pooled_control)} pp."
+            )
+        if item.within_task_p is not None:
+            lines.append(
+                f"- `{item.treatment}`, runs relabelled inside these very tasks (exploratory Q test): "
+                f"p = {p_text(item.within_task_p)}."
+            )
+    return lines
 
 
 def _figure(value: float | None) -> str:

@@ -1,13 +1,11 @@
 """Computing the scorecard from a lock and its receipts: offline, deterministic, nothing started.
 
-Only what the lock registers is computed as registered. Figures are rounded to nine significant digits, so that the last
-bits of a library's floating point cannot change a committed byte.
+Only what the lock registers is computed as registered.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,27 +21,23 @@ from pairtrial.prereg.review import estimand_lines
 from pairtrial.prereg.schedule import position_counts, schedule, schedule_digest
 from pairtrial.prereg.wording import ClaimKind
 from pairtrial.report.claims import authorise
+from pairtrial.report.figures import number
 from pairtrial.report.scorecard import (
     ArmCounts,
     Comparison,
     ExcludedBlock,
     IntervalRecord,
-    Metric,
     Replicate,
     Scorecard,
     TaskRow,
 )
+from pairtrial.report.secondary import secondary
+from pairtrial.report.sensitivity import sensitivity
 from pairtrial.report.tally import CellResult, Tally, deltas, tally
 from pairtrial.runs.journal import Line
 from pairtrial.runs.receipt import Receipt
 
-UNITS = {"steps": "steps", "wall_s": "s", "tool_calls": "calls", "cost_usd": "USD"}
 Rows = Mapping[str, list[dict[str, CellResult]]]
-
-
-def number(value: float | Fraction | None) -> float | None:
-    """Nine significant digits."""
-    return None if value is None else float(f"{float(value):.9g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +119,8 @@ def score(lock: Lock, receipts: Iterable[Receipt], facts: JournalFacts) -> Score
         comparisons=comparisons,
         replicates=replicates,
         variance=_variance(plan, rows),
-        secondary=tuple(_metric(plan, name, rows) for name in plan.analysis.secondary),
+        secondary=secondary(plan, rows),
+        sensitivity=tuple(sensitivity(lock, table, arm.name) for arm in plan.treatments),
         positions={arm: tuple(counts) for arm, counts in position_counts(blocks).items()},
         invalidation_p={
             arm.name: _invalidation(table, arm.name) for arm in plan.arms if arm.kind is not ArmKind.CONTROL
@@ -311,30 +306,6 @@ def _variance(plan: Plan, rows: Rows) -> dict[str, dict[str, float]]:
         values = {name: number(getattr(parts, name)) for name in names}
         found[arm.name] = {name: value for name, value in values.items() if value is not None}
     return found
-
-
-def _metric(plan: Plan, name: str, rows: Rows) -> Metric:
-    arms: dict[str, dict[str, float | None]] = {}
-    for arm in plan.arms:
-        values = [v for blocks in rows.values() for row in blocks if (v := row[arm.name].metric(name)) is not None]
-        arms[arm.name] = {
-            "median": number(statistics.median(values)) if values else None,
-            "mean": number(statistics.fmean(values)) if values else None,
-            "n": float(len(values)),
-        }
-    ratios: dict[str, float | None] = {}
-    for treatment in plan.treatments:
-        per_task = [_ratio(blocks, name, treatment.name, plan.control.name) for blocks in rows.values()]
-        known = [ratio for ratio in per_task if ratio is not None]
-        ratios[treatment.name] = number(statistics.median(known)) if known else None
-    return Metric(name=name, unit=UNITS[name], arms=arms, median_ratio=ratios)
-
-
-def _ratio(blocks: list[dict[str, CellResult]], name: str, treatment: str, control: str) -> float | None:
-    pairs = [(row[treatment].metric(name), row[control].metric(name)) for row in blocks]
-    known = [(t, c) for t, c in pairs if t is not None and c is not None]
-    below = sum(c for _, c in known)
-    return sum(t for t, _ in known) / below if known and below > 0 else None
 
 
 def _invalidation(table: Tally, arm: str) -> float | None:

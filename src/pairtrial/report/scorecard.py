@@ -116,6 +116,22 @@ class Replicate(Model):
     mcnemar_p: float | None
 
 
+class Ratio(Model):
+    """Arm over control, paired by task."""
+
+    tasks: int
+    geometric: float | None
+    low: float | None
+    high: float | None
+    median: float | None
+    """Median over tasks of the ratio."""
+    of_means: float | None
+    """Ratio of the arms' means: one long task can own it."""
+    censored: int
+    """Rollouts of the two arms that a time limit cut off."""
+    reason: str | None
+
+
 class Metric(Model):
     """A registered secondary metric: described, never decisive."""
 
@@ -123,8 +139,40 @@ class Metric(Model):
     unit: str
     arms: dict[str, dict[str, float | None]]
     """Arm → median, mean and count over complete blocks."""
-    median_ratio: dict[str, float | None]
-    """Treatment → median over tasks of treatment/control."""
+    ratios: dict[str, Ratio]
+
+
+class MissingRuns(Model):
+    """The result over every way to fill in the missing runs."""
+
+    missing: int
+    low: float | None
+    """Difference when every missing run speaks against the treatment."""
+    high: float | None
+    p_low: float | None
+    p_high: float | None
+    tipping_point: int | None
+    """Missing runs that must have succeeded to change the verdict; null: none can, or several repetitions."""
+
+
+class Sensitivity(Model):
+    """What the result of one comparison rests on. Exploratory."""
+
+    treatment: Slug
+    missing: MissingRuns
+    delta_treatment_first: float | None
+    delta_control_first: float | None
+    blocks_treatment_first: int
+    blocks_control_first: int
+    clusters: int | None
+    """Repositories that the tasks come from."""
+    clustered_low: float | None
+    clustered_high: float | None
+    clustered_reliable: bool | None
+    delta_pooled_control: float | None
+    """Difference against the mean of control and replicate."""
+    within_task_p: float | None
+    """Q test over relabelled runs inside tasks: speaks about these very tasks."""
 
 
 class Claim(Model):
@@ -169,6 +217,7 @@ class Scorecard(Model):
     variance: dict[str, dict[str, float]]
     """Treatment → variance components of its task differences; empty with one repetition."""
     secondary: tuple[Metric, ...]
+    sensitivity: tuple[Sensitivity, ...]
     positions: dict[str, tuple[int, ...]]
     """Arm → how often it stood in each position of a block."""
     invalidation_p: dict[str, float | None]
