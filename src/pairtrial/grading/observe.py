@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -44,8 +44,16 @@ def framework_of(prepared: Prepared) -> Framework:
     return FRAMEWORKS[prepared.task.target.tests.framework]
 
 
-async def run_suite(prepared: Prepared, patch: bytes, sandbox: Sandbox, *, timeout_s: float, label: str) -> Observed:
-    """Run the whole suite once on the defective tree with ``patch``; whatever was in the sandbox before is removed."""
+Vary = Callable[[Invocation, Suite], Invocation]
+
+
+async def run_suite(
+    prepared: Prepared, patch: bytes, sandbox: Sandbox, *, timeout_s: float, label: str, vary: Vary | None = None
+) -> Observed:
+    """Run the whole suite once on the defective tree with ``patch``; whatever was in the sandbox before is removed.
+
+    ``vary`` changes the command to run it under another condition (clock, order, load); a grading never does.
+    """
     framework = framework_of(prepared)
     await sandbox.kill()
     for folder in (sandbox.workspace, sandbox.home, sandbox.tmp):
@@ -55,7 +63,7 @@ async def run_suite(prepared: Prepared, patch: bytes, sandbox: Sandbox, *, timeo
     await anyio.to_thread.run_sync(_check_copy, prepared, tree)
     touched = await anyio.to_thread.run_sync(partial(lay, prepared, patch, tree))
     environment = sandbox.inside_path(prepared.environment.root)
-    await anyio.to_thread.run_sync(partial(_link_modules, prepared, environment, tree))
+    await anyio.to_thread.run_sync(partial(link_modules, prepared, environment, tree))
     suite = Suite(
         workspace=sandbox.workspace,
         tools=f"{sandbox.tmp}/{word()}",
@@ -66,6 +74,8 @@ async def run_suite(prepared: Prepared, patch: bytes, sandbox: Sandbox, *, timeo
         own=frozenset(own_names(prepared)),
     )
     invocation = framework.invocation(suite)
+    if vary is not None:
+        invocation = vary(invocation, suite)
     for folder, files in ((suite.workspace, invocation.files), (suite.tools, invocation.tools)):
         for name, data in files.items():
             await sandbox.put_file(f"{folder}/{name}", data)
@@ -128,7 +138,7 @@ def lay(prepared: Prepared, patch: bytes, workspace: Path) -> tuple[str, ...]:
     return apply_work(patch, workspace, skip=is_protected)
 
 
-def _link_modules(prepared: Prepared, environment: str, tree: Path) -> None:
+def link_modules(prepared: Prepared, environment: str, tree: Path) -> None:
     """Node looks for packages in a folder above the importing file, never on a search path."""
     if (prepared.environment.root / "node_modules").is_dir() and not (tree / "node_modules").exists():
         (tree / "node_modules").symlink_to(f"{environment}/node_modules")
