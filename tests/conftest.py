@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+pytest_plugins = ("engine_fixtures",)
 PROGRAMS = {"bubblewrap": "bwrap", "docker": "dockerd"}
 
 
