@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 import rfc8785
 
-from pairtrial.core.canonical import canonical_json, digest_json, tree_digest, walk_tree
+from pairtrial.core.canonical import canonical_json, digest_json, is_canonical, tree_digest, walk_tree
 
 
 def test_canonical_json_gives_the_bytes_of_rfc_8785_section_3_2_3() -> None:
@@ -73,3 +74,13 @@ def test_links_are_not_followed_and_names_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "tree" / "__pycache__").mkdir()
     (tmp_path / "tree" / "__pycache__" / "x.pyc").write_bytes(b"")
     assert [entry.path for entry in walk_tree(tmp_path / "tree", exclude=("__pycache__",))] == ["door"]
+
+
+@pytest.mark.parametrize(
+    "value", [{"b": [1, 2.5, None], "a": "€\n"}, {"x": 1e-7}, {"\ufb33": 1, "\U0001f600": 2}, 1e21]
+)
+def test_canonical_bytes_are_recognised_and_others_are_not(value: object) -> None:
+    data = canonical_json(value)
+    assert is_canonical(data, value)
+    assert not is_canonical(data + b" ", value)
+    assert not is_canonical(json.dumps(value, indent=1).encode(), value)

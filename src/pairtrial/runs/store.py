@@ -14,7 +14,7 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from pairtrial.core.canonical import sha256_hex
+from pairtrial.core.canonical import is_canonical, sha256_hex
 from pairtrial.core.disk import publish_folder, remove_tree, write_atomic
 from pairtrial.core.errors import EnvironmentFault, ReceiptError
 from pairtrial.core.model import describe
@@ -36,12 +36,13 @@ def run_folder(root: Path, lock: Lock) -> Path:
 def parse_receipt(data: bytes, name: str) -> Receipt:
     """Read a receipt from bytes, in its canonical form only."""
     try:
-        receipt = Receipt.model_validate(json.loads(data), strict=False)
+        value = json.loads(data)
+        receipt = Receipt.model_validate(value, strict=False)
     except ValidationError as fault:
         raise ReceiptError("\n".join(f"{name}: {line}" for line in describe(fault)), slug="invalid-receipt") from None
     except ValueError as fault:
         raise ReceiptError(f"{name}: not a receipt: {fault}", slug="invalid-receipt") from None
-    if receipt.to_bytes() != data:
+    if not (data.endswith(b"\n") and is_canonical(data[:-1], value)):
         raise ReceiptError(f"{name}: the bytes were edited", slug="edited-receipt")
     return receipt
 
@@ -54,8 +55,9 @@ class RunReader:
         if not (folder / LOCK_COPY).is_file():
             raise ReceiptError(f"{folder}: not a run folder (no {LOCK_COPY})", slug="no-run")
         self.lock: Lock = parse_lock((folder / LOCK_COPY).read_bytes(), str(folder / LOCK_COPY))
-        if not self.lock.plan_id.startswith(folder.name):
-            raise ReceiptError(f"{folder}: holds the lock of plan {self.lock.plan_id[:12]}", slug="wrong-lock")
+        self.plan_id = self.lock.plan_id
+        if not self.plan_id.startswith(folder.name):
+            raise ReceiptError(f"{folder}: holds the lock of plan {self.plan_id[:12]}", slug="wrong-lock")
 
     def attempts(self) -> Iterator[tuple[Path, Receipt]]:
         """Every receipt with its folder, in byte order of cell and number of attempt; one in memory at a time."""
@@ -72,10 +74,10 @@ class RunReader:
                         f"{cell.name}/{attempt.name}: holds the receipt of {receipt.cell.id} attempt {receipt.attempt}",
                         slug="misplaced-receipt",
                     )
-                if receipt.plan_id != self.lock.plan_id:
+                if receipt.plan_id != self.plan_id:
                     raise ReceiptError(
                         f"{cell.name}/{attempt.name}: was run under plan {receipt.plan_id[:12]}, "
-                        f"not {self.lock.plan_id[:12]}",
+                        f"not {self.plan_id[:12]}",
                         slug="foreign-receipt",
                     )
                 yield attempt, receipt
