@@ -77,7 +77,7 @@ def test_links_are_not_followed_and_names_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [{"b": [1, 2.5, None], "a": "€\n"}, {"x": 1e-7}, {"\ufb33": 1, "\U0001f600": 2}, 1e21]
+    "value", [{"b": [1, 2.5, None], "a": "€\n"}, {"x": 1e-7}, {"\ufb33": 1, "\U0001f600": 2}, [1e21]]
 )
 def test_canonical_bytes_are_recognised_and_others_are_not(value: object) -> None:
     data = canonical_json(value)
