@@ -78,17 +78,19 @@ def _named(task: Task, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         name = re.split(r"::| > ", test_id.partition("[")[0])[-1].strip()
         if len(name) > 5 and re.fullmatch(r"[\w.]+", name):
             words[name] = f"hidden test {name}"
-    named = [(re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])"), why) for word, why in words.items()]
-    places = [_place(span.file, span.line) for span in task.defect]
-    for number, line in enumerate(lines, 1):
-        for pattern, why in named:
-            if pattern.search(line):
-                yield number, why
-        for pattern in places:
-            if pattern.search(line):
-                yield number, "file and line of the edit"
+    text = "\n".join(lines)
+    named = [
+        (re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])"), why) for word, why in words.items() if word in text
+    ]
+    lower = text.lower()
     for span in task.defect:
-        yield from _explained(span.scope, span.old.strip(), span.new.strip(), lines)
+        if span.file.rpartition("/")[2].lower() in lower:
+            named.append((_place(span.file, span.line), "file and line of the edit"))
+        if span.scope and span.old.strip() in text and span.new.strip() in text:
+            yield from _explained(span.scope, span.old.strip(), span.new.strip(), lines)
+    if named:
+        for number, line in enumerate(lines, 1):
+            yield from ((number, why) for pattern, why in named if pattern.search(line))
 
 
 def _place(file: str, line: int) -> re.Pattern[str]:
@@ -99,9 +101,9 @@ def _place(file: str, line: int) -> re.Pattern[str]:
     )
 
 
-def _explained(scope: str | None, old: str, new: str, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _explained(scope: str, old: str, new: str, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """The function's name near both halves of the edit, each in quotes: "in `join`, `not in` became `in`"."""
-    if not scope or not old or not new:
+    if not old or not new:
         return
     holder = re.compile(rf"(?<!\w){re.escape(scope.rpartition('.')[2])}(?!\w)")
     halves = [re.compile(rf"[`'\"]\s*{re.escape(half)}\s*[`'\"]") for half in (old, new)]
