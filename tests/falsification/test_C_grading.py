@@ -77,7 +77,7 @@ async def test_C1_ids_that_match_nothing_are_an_error_not_a_null(tmp_path: Path)
     prefixed = make_case(tmp_path, fail_to_pass=[f"work/{ADD}"], pass_to_pass=[f"work/{MUL}"])
     found = await prefixed.grade({"calc.py": FIXED})
     assert (found.status, found.kind) == (Status.GRADING_ERROR, "unmatched-id")
-    assert "none of the required ids" in found.reason
+    assert "none of the required ids has a record" in found.reason
 
 
 async def test_C1_one_id_that_no_collection_knows(tmp_path: Path) -> None:

@@ -5,46 +5,15 @@ Nothing of the packages is kept; names, versions and hashes are all that stands 
 
 from __future__ import annotations
 
-import hashlib
-import re
-import shutil
-import subprocess
-import sys
-import tarfile
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from grading_cases import Case, make_case, tool_environment
+from real_targets import Suite, case_for, observe, relative_to_machine, theirs
 
-from pairtrial.grading.frameworks.base import Outcome, Run
-from pairtrial.grading.observe import run_suite
+from pairtrial.grading.frameworks.base import Outcome
 
 pytestmark = [pytest.mark.anyio, pytest.mark.registry, pytest.mark.slow, pytest.mark.timeout(900)]
-Require = Callable[..., None]
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A package, how its suite runs, and what is known of it."""
-
-    framework: str
-    package: str
-    sha256: str
-    total: int
-    """Tests that pass."""
-    known: str
-    """One id, for the decoys and canaries."""
-    args: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ("tests",)
-    packages: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
-    pythonpath: tuple[str, ...] = (".",)
-    others: int = 0
-    """Tests that do not plainly pass."""
-
 
 SUITES = {
     "unittest": Suite(
@@ -80,108 +49,19 @@ SUITES = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=sorted(SUITES))
-def suite(request: pytest.FixtureRequest, require: Require) -> Suite:
-    found = SUITES[request.param]
-    for name in found.programs[:1]:
-        require(name)
-    if found.package.startswith(("golang-", "librust-")):
-        require("dpkg")
-    return found
-
-
-@pytest.fixture
-def tree(suite: Suite, tmp_path: Path) -> Path:
-    """The unpacked package, its hash checked."""
-    target = tmp_path / "tree"
-    download = tmp_path / "download"
-    download.mkdir()
-    name, _, version = re.split("(==|@)", suite.package + "@")[:3]
-    if "==" in suite.package:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", suite.package]
-    elif "@" in suite.package:
-        command = ["npm", "pack", "--silent", suite.package]
-    else:
-        command = ["apt-get", "download", suite.package]
-    subprocess.run(command, cwd=download, check=True, capture_output=True)
-    archive = next(item for item in download.iterdir() if item.is_file())
-    assert hashlib.sha256(archive.read_bytes()).hexdigest() == suite.sha256, (name, version)
-    if archive.suffix == ".deb":
-        subprocess.run(["dpkg", "-x", archive, download / "x"], check=True)
-        manifest = next(iter([*download.rglob("go.mod"), *download.rglob("Cargo.toml")]))
-        shutil.copytree(manifest.parent, target)
-        if manifest.name == "Cargo.toml":
-            manifest = target / "Cargo.toml"
-            text = manifest.read_text()
-            manifest.write_text(re.sub(r"\[dependencies\.serde\][^\[]*", "", text))
-    else:
-        with tarfile.open(archive) as bundle:
-            bundle.extractall(download / "x", filter="data")
-        shutil.copytree(next(iter((download / "x").iterdir())), target)
-    return target
-
-
-@pytest.fixture
-def case(suite: Suite, tree: Path, tmp_path: Path) -> Case:
-    environment = tmp_path / "environment"
-    if suite.framework == "pytest":
-        environment = Path(sys.prefix)
-    else:
-        modules = None
-        if suite.packages:
-            root = tmp_path / "npm"
-            root.mkdir()
-            (root / "package.json").write_text('{"name": "x", "version": "1.0.0", "private": true}\n')
-            command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *suite.packages]
-            subprocess.run(command, cwd=root, check=True, capture_output=True)
-            modules = root / "node_modules"
-        tool_environment(environment, {name: _program(name) for name in suite.programs}, modules)
-    files = {path.relative_to(tree).as_posix(): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
-    return make_case(
-        tmp_path,
-        files,
-        fail_to_pass=[suite.known],
-        pass_to_pass=[],
-        args=suite.args if suite.framework != "pytest" else ("-o", "addopts=", "--disable-plugin-autoload"),
-        paths=suite.paths,
-        pythonpath=suite.pythonpath,
-        framework=suite.framework,
-        defect_file="nothing.py",
-        environment=environment,
-    )
-
-
-def _program(name: str) -> str:
-    if name in ("cargo", "rustc", "rustdoc") and shutil.which("rustup"):
-        return subprocess.run(["rustup", "which", name], capture_output=True, text=True, check=True).stdout.strip()
-    return shutil.which(name) or name
-
-
-async def _run(case: Case, scratch: Path) -> tuple[Run, bytes]:
-    sandbox = case.sandbox(scratch)
-    await sandbox.prepare()
-    try:
-        seen = await run_suite(case.prepared, b"", sandbox, timeout_s=400, label="work")
-        return seen.run, seen.log
-    finally:
-        await sandbox.destroy()
-
-
-def _theirs(run: Run) -> dict[str, Outcome]:
-    ours = {canary.test_id for canary in run.canaries}
-    rows = [(name, outcome) for name, outcome in run.tests if name not in ours]
-    assert [name for name, count in Counter(name for name, _ in rows).items() if count > 1] == []
-    return dict(rows)
-
-
-async def test_real_suite(suite: Suite, case: Case, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", sorted(SUITES))
+async def test_real_suite(name: str, tmp_path: Path, require: Callable[..., None]) -> None:
+    suite = SUITES[name]
+    for part in (*suite.programs[:1], *(["dpkg"] if "==" not in suite.package and "@" not in suite.package else [])):
+        require(part)
+    case = case_for(suite, tmp_path)
     (tmp_path / "another place").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "another place")
-    first, log = await _run(case, tmp_path / "scratch")
-    tests = _theirs(first)
-    passed = [name for name, outcome in tests.items() if outcome is Outcome.PASSED]
+    first, log = await observe(case, tmp_path / "scratch")
+    tests = theirs(first)
+    passed = [test_id for test_id, outcome in tests.items() if outcome is Outcome.PASSED]
     assert first.ended and first.chained and first.seal == "whole", log.decode(errors="replace")
     assert (len(passed), len(tests) - len(passed)) == (suite.total, suite.others), log.decode(errors="replace")[-3000:]
-    assert not [name for name in tests if name.startswith("/") or str(tmp_path) in name]
-    second, _ = await _run(case, tmp_path / "link")
-    assert _theirs(second) == tests
+    assert relative_to_machine(first, tmp_path) == []
+    second, _ = await observe(case, tmp_path / "link")
+    assert theirs(second) == tests

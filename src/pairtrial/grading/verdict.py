@@ -146,8 +146,12 @@ def _lookup(run: Run, task: Checked) -> Finding:
     if missing and not any(test_id not in ours for test_id in outcomes):
         return Finding(Clarity.UNCLEAR, "no-test", "no test of the target ran", checks)
     if missing:
-        known = "none of the required ids" if len(missing) == len(checks) else f"{len(missing)} required ids"
-        which = f"{known} without a record, first {missing[0]!r}" if len(missing) < len(checks) else f"{known} is known"
+        known = (
+            "none of the required ids has"
+            if len(missing) == len(checks)
+            else f"{len(missing)} required ids are without"
+        )
+        which = f"{known} a record, first {missing[0]!r}"
         return Finding(Clarity.UNCLEAR, "unmatched-id", which, checks)
     if uncollected:
         reason = f"collection error: {uncollected} required tests could not be collected"

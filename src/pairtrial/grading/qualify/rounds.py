@@ -13,7 +13,7 @@ import anyio
 
 from pairtrial.grading.frameworks.base import COUNTS_AS_PASS
 from pairtrial.grading.observe import framework_of, run_suite
-from pairtrial.grading.qualify.conditions import SLOWER, Condition
+from pairtrial.grading.qualify.conditions import ASPECTS, SLOWER, Condition
 from pairtrial.grading.verdict import Clarity, examine
 from pairtrial.sandbox.make import make_sandbox
 from pairtrial.sandbox.protocol import Limits, Mount, Sandbox, SandboxSpec
@@ -100,15 +100,17 @@ async def run_all(
 ) -> list[Seen]:
     """One run under each condition of ``plan``.
 
-    When a run elsewhere differs from the first one, the aspects are tried one by one, so that the record names the
-    clock, the zone, the path or the hash seed.
+    When a varied run differs from the first one, the aspects are tried one by one, so that the record names the order,
+    the clock, the zone, the path or the hash seed.
     """
     runs: list[Seen] = []
+    split = False
     for condition in plan:
         seen = await run_once(prepared, patch, where, condition)
         runs.append(seen)
         told()
-        if condition.place is not None and seen.failing != runs[0].failing:
+        if condition.place is not None and seen.failing != runs[0].failing and not split:
+            split = True
             runs += [await run_once(prepared, patch, where, alone) for alone in condition.alone()]
     return runs
 
@@ -121,7 +123,7 @@ def as_expected(runs: Sequence[Seen], condition: str, expected: frozenset[str]) 
 
 def problems_of(runs: Sequence[Seen], expected: frozenset[str], tree: str) -> list[Problem]:
     """What is wrong: first against what is declared, then between the runs."""
-    plain = [seen for seen in runs if seen.condition.name == "file-order"]
+    plain = [seen for seen in runs if seen.condition.name == "as-graded"]
     first = plain[0]
     if first.failing is None:
         if all(seen.failing is None for seen in plain):
@@ -160,8 +162,6 @@ def _against(failing: frozenset[str], expected: frozenset[str], unsteady: frozen
 def _unsteady(runs: Sequence[Seen], usual: frozenset[str]) -> dict[str, list[str]]:
     """Ids whose outcome is not always that of the first run, with the conditions under which it differs."""
     found: dict[str, list[str]] = {}
-    split = {seen.condition.name for seen in runs}
-    named = {"clock", "zone", "path", "hash-seed"} & split
     for seen in runs:
         if seen.failing is None:
             continue
@@ -170,8 +170,8 @@ def _unsteady(runs: Sequence[Seen], usual: frozenset[str]) -> dict[str, list[str
             if seen.condition.name not in conditions:
                 conditions.append(seen.condition.name)
     for conditions in found.values():
-        if "elsewhere" in conditions and named.intersection(conditions):
-            conditions.remove("elsewhere")
+        if "varied" in conditions and set(ASPECTS).intersection(conditions):
+            conditions.remove("varied")
     return found
 
 
