@@ -43,10 +43,10 @@ def qualify(
 ) -> int:
     """Run every task of PACK under changed conditions and write what was found to PACK/qualification.json.
 
-    With the defect exactly fail_to_pass must fail and without it nothing, in file order, shuffled, at another place and
-    time, and under load. An agent that does nothing must not resolve the task, and an agent that reads everything must
-    find neither a hidden test nor the unbroken line. What has not changed since the last time is taken from the cache.
-    Exit code 1 when a task does not qualify.
+    With the defect exactly fail_to_pass must fail and without it nothing: as graded, with another order, clock, time
+    zone, locale, path and hash seed, and under load. An agent that does nothing must not resolve the task, and an agent
+    that reads everything must find neither a hidden test nor the unbroken line. What has not changed since the last
+    time is taken from the cache. Exit code 1 when a task does not qualify.
 
     \b
     Example:
@@ -154,7 +154,7 @@ def _write(pack: Pack, found: Found) -> None:
 
 def table(chosen: Sequence[Task], found: Found) -> list[str]:
     """One row a task: runs as declared, of all runs, with the defect and without."""
-    rows = [["TASK", "ORDER", "SHUFFLED", "ELSEWHERE", "LOAD", "NO-OP", "READER", "SECONDS", "VERDICT"]]
+    rows = [["TASK", "AS GRADED", "VARIED", "LOAD", "NO-OP", "READER", "SECONDS", "VERDICT"]]
     lines = []
     for task in chosen:
         item, took = found[task.id]

@@ -79,9 +79,7 @@ def _named(task: Task, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         if len(name) > 5 and re.fullmatch(r"[\w.]+", name):
             words[name] = f"hidden test {name}"
     text = "\n".join(lines)
-    named = [
-        (re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])"), why) for word, why in words.items() if word in text
-    ]
+    named = [(re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])"), why) for word, why in words.items() if word in text]
     lower = text.lower()
     for span in task.defect:
         if span.file.rpartition("/")[2].lower() in lower:

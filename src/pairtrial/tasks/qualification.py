@@ -51,7 +51,7 @@ class Rounds(Model):
     """Runs of the whole suite under one condition."""
 
     condition: str
-    """``file-order``, ``shuffled``, ``elsewhere`` (clock, time zone, locale, path and hash seed at once) or ``load``."""
+    """``as-graded`` (in file order), ``varied`` (order, clock, time zone and locale, path and hash seed) or ``load``."""
     defective: int = Field(ge=0)
     """Runs with the defect in which exactly fail_to_pass failed."""
     defective_runs: int = Field(ge=0)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -16,9 +18,13 @@ import anyio.to_thread
 from pairtrial.core.canonical import sha256_file, tree_digest, walk_tree
 from pairtrial.core.disk import fsync_folder
 from pairtrial.core.errors import EnvironmentFault, TaskError
+from pairtrial.tasks.adapted import Adapted
 from pairtrial.tasks.archive import DROPPED, unpack
+from pairtrial.tasks.debian import download_deb, unpack_deb
+from pairtrial.tasks.git_tree import GitTree
 from pairtrial.tasks.locking import building_folder, discard, locked, make_folder
-from pairtrial.tasks.model import Local, PypiSdist
+from pairtrial.tasks.model import DebianBinary, GitCommit, Local, NpmTarball, PypiSdist
+from pairtrial.tasks.npm import download_npm
 from pairtrial.tasks.pack import Target
 
 MAX_DOWNLOAD_BYTES = 200 << 20
@@ -43,49 +49,84 @@ class TargetSource(Protocol):
 
 
 def source_for(target: Target) -> TargetSource:
-    """The source of a target."""
+    """The source of a target, with what the target leaves out or adapts."""
+    source = _pinned(target)
+    document = target.document
+    return Adapted(source, document, target.id) if document.remove or document.adapt else source
+
+
+def _pinned(target: Target) -> TargetSource:
     match target.source:
         case PypiSdist() as document:
-            return _Sdist(document, f"{target.id}: {document.name} {document.version}")
+            return _Archive(document.sha256, _named(target, document), partial(_sdist, document))
+        case NpmTarball() as document:
+            return _Archive(document.sha256, _named(target, document), partial(download_npm, document))
+        case DebianBinary() as document:
+            opener = partial(unpack_deb, folder=document.folder)
+            return _Archive(document.sha256, _named(target, document), partial(download_deb, document), opener)
+        case GitCommit() as document:
+            return GitTree(document, target.folder, target.id)
         case Local() as document:
             return _Folder(document, target.folder / document.path, target.id)
 
 
-class _Sdist:
-    def __init__(self, document: PypiSdist, name: str) -> None:
-        self._document = document
+def _named(target: Target, document: PypiSdist | NpmTarball | DebianBinary) -> str:
+    return f"{target.id}: {document.name} {document.version}"
+
+
+async def _sdist(document: PypiSdist, place: Path) -> None:
+    from pairtrial.tasks.pypi import download_sdist
+
+    await anyio.to_thread.run_sync(download_sdist, document, place, MAX_DOWNLOAD_BYTES)
+
+
+class Opener(Protocol):
+    """Unpacks an archive into a new folder."""
+
+    def __call__(self, archive: Path, target: Path, *, name: str) -> None:
+        """`TaskError` for an archive that is damaged or wants to write outside."""
+
+
+class _Archive:
+    """A file that is downloaded once and identified by its hash."""
+
+    def __init__(
+        self, sha256: str, name: str, download: Callable[[Path], Awaitable[None]], opener: Opener = unpack
+    ) -> None:
+        self._sha256 = sha256
         self._name = name
+        self._fetch = download
+        self._open = opener
 
     def _stored(self, cache: Path) -> Path:
-        return cache / "sources" / "sha256" / self._document.sha256
+        return cache / "sources" / "sha256" / self._sha256
 
     async def check(self) -> None:
         return None
 
     def digest(self) -> str:
-        return self._document.sha256
+        return self._sha256
 
     async def fetch(self, cache: Path) -> None:
         stored = self._stored(cache)
         if stored.exists():
             return
-        async with locked(cache, f"source-{self._document.sha256}"):
+        async with locked(cache, f"source-{self._sha256}"):
             if stored.exists():
                 return
             building = await anyio.to_thread.run_sync(building_folder, stored)
             try:
-                await anyio.to_thread.run_sync(self._download, building / "archive", stored)
+                temporary = building / "archive"
+                await self._fetch(temporary)
+                await anyio.to_thread.run_sync(self._keep, temporary, stored)
             finally:
                 await discard(building)
 
-    def _download(self, temporary: Path, stored: Path) -> None:
-        from pairtrial.tasks.pypi import download_sdist
-
-        download_sdist(self._document, temporary, MAX_DOWNLOAD_BYTES)
+    def _keep(self, temporary: Path, stored: Path) -> None:
         found = sha256_file(temporary)
-        if found != self._document.sha256:
+        if found != self._sha256:
             raise TaskError(
-                f"{self._name}: the index delivers an archive with SHA-256 {found}, pinned is {self._document.sha256}",
+                f"{self._name}: the index delivers an archive with SHA-256 {found}, pinned is {self._sha256}",
                 hint="do not use what the index gives; check the pin against a source that you trust",
                 slug="wrong-hash",
             )
@@ -101,14 +142,14 @@ class _Sdist:
     def _unpack(self, cache: Path, target: Path) -> None:
         stored = self._stored(cache)
         found = sha256_file(stored)
-        if found != self._document.sha256:
+        if found != self._sha256:
             stored.unlink(missing_ok=True)
             raise EnvironmentFault(
                 f"{stored}: damaged in the cache (SHA-256 {found}); it has been removed",
                 hint="run the command again to download it",
                 slug="damaged-cache",
             )
-        unpack(stored, target, name=self._name)
+        self._open(stored, target, name=self._name)
 
 
 class _Folder:
