@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from pairtrial.core.canonical import tree_digest
 from pairtrial.core.disk import remove_tree
-from pairtrial.core.errors import EnvironmentFault
+from pairtrial.core.errors import EnvironmentFault, TaskError
 from pairtrial.grading.frameworks import FRAMEWORKS, Framework
 from pairtrial.grading.frameworks.base import Invocation, Run, Suite
 from pairtrial.grading.frameworks.channel import read_frames, read_run
@@ -135,6 +135,13 @@ def lay(prepared: Prepared, patch: bytes, workspace: Path) -> tuple[str, ...]:
         pythonpath=document.pythonpath,
         shadowed=shadowed_names(site_packages(prepared)),
     )
+    for file in sorted(mended):
+        if is_protected(file.encode()):
+            raise TaskError(
+                f"{task.id}: defect: {file} is a protected path, so no fix of it could ever count",
+                hint="choose another place for the defect, or another target",
+                slug="defect-protected",
+            )
     return apply_work(patch, workspace, skip=is_protected)
 
 

@@ -71,6 +71,10 @@ def checked_lines(report: bytes, key: bytes) -> tuple[list[list[Any]], bool]:
     return records, True
 
 
+_REPORTED = frozenset(Outcome) - {Outcome.MISSING, Outcome.UNCOLLECTED}
+"""The other two are ours to say."""
+
+
 def read_run(run: Run, invocation: Invocation, report: bytes) -> Run:
     """``run`` completed by what the report says.
 
@@ -90,7 +94,7 @@ def read_run(run: Run, invocation: Invocation, report: bytes) -> Run:
         elif kind == "t" and 0 <= rest[0] < len(ids):
             tests.append((ids[rest[0]], outcome_of(rest[1])))
         elif kind == "r":
-            tests.append((rest[0], Outcome(rest[1])))
+            tests.append((rest[0], Outcome(rest[1]) if rest[1] in _REPORTED else Outcome.ERROR))
         elif kind == "decoys":
             decoys += [ids[number] for number in rest[0]]
         elif kind == "decoy":
