@@ -114,6 +114,27 @@ def test_registered_run_killed_resumed_and_reported(project: Path) -> None:
     assert "6 receipts, 6 grades recomputed from their test reports, 0 not" in verified.stdout
 
 
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_behind(project: Path) -> None:
+    register(project)
+    scratch = project / "scratch"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        command("run", "prereg/demo.yaml", "--scratch", "scratch"), cwd=project, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not cells(project) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.INTERRUPTED, errors
+    assert errors.splitlines()[-1].startswith("interrupted: finished rollouts are kept")
+    assert "Traceback" not in errors
+    assert list(scratch.iterdir()) == []
+    assert not list((project / "runs").glob("*/*/*/.building-*"))
+    assert all(json.loads(data)["status"] in ("resolved", "unresolved") for data in cells(project).values())
+
+
 def test_one_changed_byte_after_freezing_is_refused_by_name(project: Path) -> None:
     register(project)
     changes = {
