@@ -12,6 +12,7 @@ from pairtrial import __version__
 from pairtrial.core.errors import ExitCode, PairtrialError
 
 COMMANDS = {
+    "init": ("pairtrial.cli.init", "init", "Write a plan and a provider to start from."),
     "check": ("pairtrial.cli.register", "check", "Read a plan and name every problem in it."),
     "power": ("pairtrial.cli.power", "power", "Say what a plan can show, before it is frozen."),
     "freeze": ("pairtrial.cli.register", "freeze", "Resolve every identity of a plan and write its lock."),
