@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from pairtrial.sandbox import Sandbox, sweep
+from pairtrial.core.errors import SandboxError
+from pairtrial.sandbox import Sandbox, new_scratch, sweep
 from pairtrial.sandbox.cgroups import find_hierarchies
 from pairtrial.sandbox.disk import mount_tmpfs
 from pairtrial.sandbox.engine import engine
@@ -178,3 +179,31 @@ async def test_containers_of_others_stay(scratch: Path) -> None:
         api.remove_container(name)
     assert len(swept.containers) == 1
     assert left == set(made[:3])
+
+
+def test_a_new_scratch_folder_removes_those_of_killed_runs(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from pairtrial.sandbox import new_scratch, owner\n"
+        f"made = new_scratch(Path({str(tmp_path)!r})); owner.make_folder(made, {{}})\n"
+        "if len(sys.argv) > 1: (made / 'somebody-elses').mkdir()\nos.kill(os.getpid(), 9)"
+    )
+    living = new_scratch(tmp_path)
+    subprocess.run([sys.executable, "-c", code], check=False)
+    subprocess.run([sys.executable, "-c", code, "more"], check=False)
+    (tmp_path / "pairtrial-of-nobody").mkdir()
+    (tmp_path / "pairtrial-link").symlink_to(tmp_path)
+    made = new_scratch(tmp_path)
+    left = {path.name: sorted(inner.name for inner in path.iterdir()) for path in tmp_path.iterdir()}
+    del left["pairtrial-link"]
+    (kept,) = left.keys() - {living.name, made.name, "pairtrial-of-nobody"}
+    assert left == {
+        living.name: [".owner.json"],
+        made.name: [".owner.json"],
+        "pairtrial-of-nobody": [],
+        kept: [".owner.json", "somebody-elses"],
+    }
+
+
+def test_a_scratch_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match="--scratch"):
+        new_scratch(tmp_path / "missing")

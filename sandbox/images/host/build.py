@@ -25,6 +25,11 @@ sleep timeout date id pwd stat du dd seq basename dirname readlink realpath mkte
 grep sed awk mawk diff cmp patch tar gzip git python3 ps kill setsid nohup yes od
 """
 TREES = ("/usr/lib/git-core", "/usr/share/git-core/templates", "/usr/share/zoneinfo", "/etc/ssl/certs")
+LOADED_LATE = tuple(
+    f"lib{name}.so*"
+    for name in ("nss_*", "nsl", "resolv", "gcc_s", "stdc++", "gomp", "rt", "dl", "pthread", "util", "m", "z", "expat")
+)
+"""What `ldd` of a program does not show: name services, and what compiled packages of Python may take for granted."""
 LEFT_OUT = {"__pycache__", "test", "tests", "idlelib", "turtledemo", "ensurepip", "tkinter"}
 FOLDERS = ("etc", "home", "proc", "sys", "dev", "run", "var", "var/lib", "usr", "usr/bin", "usr/lib", "workspace")
 LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
@@ -122,7 +127,7 @@ def pack(out: Path, pythons: list[Path]) -> None:
             if not any(Path(path).is_relative_to(prefix) for prefix in pythons):
                 rootfs.add(path)
         multiarch = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
-        for pattern in ("libnss_*.so*", "libnsl*.so*", "libres*.so*"):
+        for pattern in LOADED_LATE:
             for found in sorted(Path("/usr/lib", multiarch).glob(pattern)):
                 rootfs.add(str(found))
 

@@ -32,6 +32,7 @@ from pairtrial.harness.rollout import Experiment
 from pairtrial.prereg.lock import Lock, drift, load_lock, lock_path
 from pairtrial.prereg.schedule import schedule
 from pairtrial.runs.store import RunStore, run_folder
+from pairtrial.sandbox import new_scratch
 
 FAST_SCRATCH = Path("/dev/shm")  # noqa: S108 - a memory file system, used through mkdtemp
 ENOUGH_SCRATCH = 2 << 30
@@ -131,12 +132,15 @@ def refuse_drift(plan: Path, lines: list[str]) -> None:
 
 
 def scratch_folder(named: Path | None) -> Path:
-    """A new folder for work trees: in memory when there is room, for a disk makes a rollout many times slower."""
+    """A new folder for work trees: in memory when there is room, for a disk makes a rollout many times slower.
+
+    What killed runs left beside it is removed first.
+    """
     base = named
     usable = FAST_SCRATCH.is_dir() and os.access(FAST_SCRATCH, os.W_OK)
     if base is None and usable and shutil.disk_usage(FAST_SCRATCH).free >= ENOUGH_SCRATCH:
         base = FAST_SCRATCH
-    return Path(tempfile.mkdtemp(prefix="pairtrial-", dir=base)).resolve()
+    return new_scratch(base if base is not None else Path(tempfile.gettempdir()))
 
 
 @click.command()

@@ -3,7 +3,7 @@
 from pairtrial.sandbox.make import make_sandbox
 from pairtrial.sandbox.process import host_env, run, run_blocking
 from pairtrial.sandbox.protocol import ExecResult, Isolation, Limits, Mount, Process, Sandbox, SandboxSpec
-from pairtrial.sandbox.sweep import Swept, sweep
+from pairtrial.sandbox.sweep import Swept, new_scratch, sweep
 
 __all__ = [
     "ExecResult",
@@ -16,6 +16,7 @@ __all__ = [
     "Swept",
     "host_env",
     "make_sandbox",
+    "new_scratch",
     "run",
     "run_blocking",
     "sweep",

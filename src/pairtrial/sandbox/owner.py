@@ -85,12 +85,11 @@ def current_owner() -> Owner:
 def make_folder(scratch: Path, labels: dict[str, str]) -> Path:
     """A new folder of ours below ``scratch``; its name has the same length every time and tells nothing."""
     owner = current_owner()
-    record = {"owner": asdict(owner), "labels": labels}
     scratch.mkdir(parents=True, exist_ok=True)
     name = secrets.token_hex(8)
     making = scratch / f"{MAKING}{owner.pid}-{owner.start.replace(' ', '_')}-{_place(owner)}-{name}"
     making.mkdir(mode=0o700)
-    (making / OWNER_FILE).write_text(json.dumps(record, sort_keys=True))
+    write_owner(making, OWNER_FILE, labels)
     final = scratch / f"{PREFIX}{name}"
     making.rename(final)
     return final
@@ -127,10 +126,16 @@ def owner_of(text: str) -> Owner | None:
         return None
 
 
-def read_owner(folder: Path) -> tuple[Owner, dict[str, Any]] | None:
+def write_owner(folder: Path, name: str, labels: dict[str, str]) -> None:
+    """Say in ``folder`` that it is ours."""
+    record = {"owner": asdict(current_owner()), "labels": labels}
+    (folder / name).write_text(json.dumps(record, sort_keys=True))
+
+
+def read_owner(folder: Path, name: str = OWNER_FILE) -> tuple[Owner, dict[str, Any]] | None:
     """Owner and labels of a folder; ``None`` when it does not say, and then nothing may be concluded."""
     try:
-        record = json.loads((folder / OWNER_FILE).read_text())
+        record = json.loads((folder / name).read_text())
         labels = dict(record["labels"])
         return Owner(**record["owner"]), labels
     except (OSError, ValueError, TypeError, KeyError):
