@@ -51,6 +51,7 @@ FIX: list[dict[str, Any]] = [
     {"do": "edit", "file": "calc.py", "old": "a - b", "new": "a + b"},
     {"say": "Repaired."},
 ]
+FAMILIES = {"claude-code": "anthropic", "codex": "openai", "gemini": "gemini", "acp": "gemini"}
 MODELS = {
     "anthropic": "claude-sonnet-4-5-20250929",
     "openai": "gpt-5-codex",
@@ -77,12 +78,11 @@ def present(adapter: str, version: str) -> tuple[bool, str]:
 
 def agent_plan(adapter: str, version: str, **changes: Any) -> Plan:
     """A plan for one agent and the small task."""
-    manifest = load_adapter(adapter).manifest
-    assert manifest.api is not None
+    family = "anthropic" if "opencode" in (adapter, version.split("-")[0]) else FAMILIES[adapter]
     agent = {
         "adapter": adapter,
         "version": version,
-        "model": MODELS[manifest.api.family],
+        "model": MODELS[family],
         "limits": {"wall_s": 60, "turns": 10},
         **changes.pop("agent", {}),
     }
@@ -109,9 +109,10 @@ def agent_laboratory(
         for arm in plan.arms
         for own in [provider if arm.kind.value == "treatment" else None]
     }
-    assert adapter.manifest.api is not None
+    api = adapter.api(plan.agent)
+    assert api is not None
     with scripted(script, root) as model:
-        route = Route(Family(adapter.manifest.api.family), model.url, None)
+        route = Route(Family(api.family), model.url, None)
         gateway = Gateway(Budget(Decimal(plan.budget.ceiling_usd)), prices(plan.agent.model))
         with GatewayServer(gateway) as server:
             experiment = replace(base.experiment, adapter=adapter, arms=arms, gateway=server, route=route)

@@ -58,7 +58,7 @@ class FakeAdapter(Adapter):
             limits="Says nothing.",
         )
 
-    def program_digest(self, version: str) -> str:
+    def program_digest(self, agent: AgentSpec) -> str:
         return "0" * 64
 
     def invocation(self, agent: AgentSpec, prompt: str) -> Invocation:

@@ -63,7 +63,7 @@ def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str
     return definition_identities(
         material,
         {
-            "agent.program": adapter.program_digest(plan.agent.version),
+            "agent.program": adapter.program_digest(plan.agent),
             "agent.embedded": "true" if manifest.embedded or scripted else "false",
             "agent.limits": SCRIPTED_LIMITS if scripted else manifest.limits,
             "grader": tree_digest(GRADER, exclude=("__pycache__", "qualify")),  # qualifying judges tasks, not rollouts

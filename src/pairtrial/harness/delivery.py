@@ -16,6 +16,7 @@ from pairtrial.core.canonical import sha256_hex, tree_digest
 from pairtrial.core.errors import PairtrialError
 from pairtrial.core.status import Status
 from pairtrial.grading import capture
+from pairtrial.grading.observe import link_modules
 from pairtrial.harness.agents import AgentAdapter, Expected, Invocation, Place
 from pairtrial.harness.fitness import READS_CONTEXT, TARGETS_OWN, targets_context
 from pairtrial.prereg.plan import AgentSpec
@@ -74,7 +75,8 @@ class Link:
 def mounts(prepared: Prepared, provider: Provider | None, *further: Path) -> tuple[Mount, ...]:
     """Folders outside the sandbox that the agent's processes read: environment, interpreter, our package, provider."""
     package = Path(__file__).resolve().parents[2]
-    folders = [prepared.environment.root, Path(sys.prefix), Path(sys.base_prefix), package, *further]
+    environment = prepared.environment
+    folders = [environment.root, *environment.places, Path(sys.prefix), Path(sys.base_prefix), package, *further]
     if provider is not None:
         folders.append(Path(provider.folder))
     unique = dict.fromkeys(str(folder) for folder in folders)
@@ -94,6 +96,7 @@ async def deliver(
     """Put everything in place; raises `DeliveryError` with a status when the rollout must not start."""
     workspace = sandbox.host_path(sandbox.workspace)
     await copy_workspace(prepared, workspace)
+    link_modules(prepared, sandbox.inside_path(prepared.environment.root), workspace)
     state = f"{sandbox.home}/{STATE}"
     sandbox.host_path(state).mkdir(parents=True, exist_ok=True)
     table = {

@@ -97,6 +97,7 @@ def make_expected(plan: Plan, provider: Provider | None, adapter: AgentAdapter) 
         context_files=context,
         skills=tuple(path.split("/")[-2] for path in context if path.endswith("/SKILL.md")),
         covers=adapter.covers,
+        tool_form=adapter.tool_form(agent),
     )
 
 

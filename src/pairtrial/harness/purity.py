@@ -230,8 +230,7 @@ def _marks(provider: Provider | None, experiment: Experiment, arm: str) -> set[s
     if provider is None:
         return set()
     adapter, expected = experiment.adapter, experiment.arms[arm].expected
-    marks = {adapter.tool_name(server, tool) for server, names in expected.servers.items() for tool in names}
-    marks |= set(expected.servers)
+    marks = {*expected.tool_names, *expected.servers}
     marks |= set(expected.tools) - set(adapter.own_tools(experiment.plan.agent, servers=False))
     for data in provider.context.values():
         marks |= {line.strip() for line in data.decode("utf-8", "replace").splitlines() if len(line.strip()) > 3}

@@ -20,7 +20,14 @@ from pairtrial.harness.agents import AgentAdapter, Invocation, render_prompt
 from pairtrial.harness.delivery import Arm, Delivered, DeliveryError, Link, deliver, mounts, remove_context
 from pairtrial.harness.gateway import Ledger, Route
 from pairtrial.harness.trial import Trial, run_agent
-from pairtrial.harness.wiring import make_terms, provider_failure, wire_log, wire_record, wire_usage
+from pairtrial.harness.wiring import (
+    complete_startup,
+    make_terms,
+    provider_failure,
+    wire_log,
+    wire_record,
+    wire_usage,
+)
 from pairtrial.prereg.lock import Lock
 from pairtrial.prereg.plan import Plan
 from pairtrial.prereg.schedule import Cell
@@ -149,7 +156,7 @@ def _sandbox(experiment: Experiment, cell: Cell, role: str, wall_s: float) -> Sa
     limits = Limits(wall_s=wall_s, memory_bytes=plan.memory_mb << 20 if plan.memory_mb else None, cpus=plan.cpus)
     provider = experiment.arms[cell.arm].provider if role == "agent" else None
     agent = experiment.plan.agent
-    further = experiment.adapter.folders(agent.version) if role == "agent" else ()
+    further = experiment.adapter.folders(agent) if role == "agent" else ()
     spec = SandboxSpec(
         label=name,
         scratch=experiment.scratch,
@@ -233,6 +240,7 @@ def _judge(experiment: Experiment, trial: Trial, course: Course) -> None:
         experiment.gateway.demand()
         trial.capped = ledger.capped
         trial.turned = ledger.turned
+        complete_startup(trial, ledger)
         if ledger.problems:
             course.end(Status.INVALID_ENVIRONMENT, "; ".join(ledger.problems))
     if trial.void is not None:

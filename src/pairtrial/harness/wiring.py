@@ -13,8 +13,10 @@ import zstandard
 
 from pairtrial.core.errors import PlanError
 from pairtrial.harness.agents import AgentAdapter, Expected
+from pairtrial.harness.events import ServerStatus
 from pairtrial.harness.gateway import ENDPOINTS, Family, HostedServer, Ledger, Request, Route, Terms
 from pairtrial.harness.gateway.wire import texts, tool_names
+from pairtrial.harness.trial import Trial
 from pairtrial.prereg.plan import AgentSpec
 from pairtrial.providers import Provider
 from pairtrial.runs.receipt import Usage, WireRecord
@@ -80,6 +82,7 @@ def make_terms(
         served=frozenset((agent.model, *agent.served)),
         cap_usd=cap_usd,
         check=check,
+        expected=expected,
         turns=None if adapter.counts_turns else agent.limits.turns,
         hosted={
             name: HostedServer(server.url, server.credential, server.header)
@@ -99,7 +102,7 @@ def first_request_problems(
     offered = set(tool_names(request))
     spoken = list(texts(request.body))
     problems = []
-    wanted = {adapter.tool_name(server, tool): server for server, tools in expected.servers.items() for tool in tools}
+    wanted = expected.tool_names
     for name, server in sorted(wanted.items()):
         if name not in offered and not any(name in text for text in spoken):
             problems.append(
@@ -110,19 +113,14 @@ def first_request_problems(
         strangers = offered - own - set(wanted)
         problems += [f"the model is not offered {name}, which the agent should have" for name in sorted(own - offered)]
     else:
-        strangers = {name for name in offered - set(wanted) if looks_like_mcp(name, adapter)}
+        prefix = expected.tool_prefix
+        strangers = {name for name in offered - set(wanted) if prefix and name.startswith(prefix)}
     problems += [f"the model is offered {name}, which the arm does not have" for name in sorted(strangers)]
     for path, data in sorted(context.items()):
         marks = context_marks(path, data)
         if marks and not any(mark in text for mark in marks for text in spoken):
             problems.append(f"context file {path} is not in the first request: the treatment was not delivered")
     return tuple(problems)
-
-
-def looks_like_mcp(name: str, adapter: AgentAdapter) -> bool:
-    """Whether a tool's name has the form that the agent gives to tools of MCP servers."""
-    prefix = adapter.tool_name("", "").rstrip("_")
-    return bool(prefix) and name.startswith(prefix)
 
 
 def context_marks(path: str, data: bytes) -> list[str]:
@@ -135,6 +133,20 @@ def context_marks(path: str, data: bytes) -> list[str]:
     if path.endswith("SKILL.md"):
         lines = [line.partition(":")[2].strip() for line in lines if line.startswith("description:")]
     return sorted((line for line in lines if line), key=len, reverse=True)[:3]
+
+
+def complete_startup(trial: Trial, ledger: Ledger) -> None:
+    """Put what the first request said into the startup record of an agent whose own words do not cover it."""
+    seen, first, expected = trial.startup, ledger.first, ledger.terms.expected
+    if seen is None or first is None or expected is None or "servers" in expected.covers:
+        return
+    offered = tool_names(first)
+    servers = []
+    for server, tools in expected.servers.items():
+        names = tuple(tool for tool in tools if expected.tool_name(server, tool) in offered)
+        servers.append(ServerStatus(name=server, status="offered" if names else "absent", tools=names))
+    own = tuple(name for name in offered if name not in expected.tool_names)
+    trial.startup = seen.model_copy(update={"mcp_servers": tuple(servers), "tools": own})
 
 
 def provider_failure(ledger: Ledger) -> str | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from pairtrial.core.canonical import digest_json
 from pairtrial.core.errors import AgentError
@@ -44,6 +44,8 @@ class ProgramSource(Model):
     """What runs it; absent: it runs by itself."""
     sha256: dict[str, Sha256]
     """Platform (``linux-x86_64``, or ``any``) → SHA-256 of the program file, or the tree digest of its folder."""
+    folder: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$")] | None = None
+    """Name of the installation where it is another agent's too; absent: ``id-version``."""
     digest_of: RelPath | None = None
     """Folder below the installation that the digest covers; absent: the program file alone."""
 
@@ -153,6 +155,21 @@ class Expected:
     skills: tuple[str, ...] = ()
     covers: frozenset[str] = EVERYTHING
     """What the agent's startup event gives evidence of. The rest is read off the wire."""
+    tool_form: str = "{tool}"
+
+    def tool_name(self, server: str, tool: str) -> str:
+        """The name under which the model is offered a tool."""
+        return self.tool_form.format(server=server, tool=tool)
+
+    @property
+    def tool_names(self) -> dict[str, str]:
+        """Name on the wire → server, of every tool of the arm's servers."""
+        return {self.tool_name(server, tool): server for server, tools in self.servers.items() for tool in tools}
+
+    @property
+    def tool_prefix(self) -> str:
+        """What every MCP tool's name begins with, whatever its server; empty where there is no such mark."""
+        return self.tool_form.partition("{")[0]
 
 
 class AgentAdapter(Protocol):
@@ -170,7 +187,7 @@ class AgentAdapter(Protocol):
     volatile: frozenset[str]
     """Places in its requests that differ from run to run (``metadata.user_id``, ``input[].id``)."""
 
-    def program_digest(self, version: str) -> str:
+    def program_digest(self, agent: AgentSpec) -> str:
         """SHA-256 that identifies the program that will run."""
         ...
 
@@ -190,8 +207,8 @@ class AgentAdapter(Protocol):
         """Tools that it has by itself, without or with any MCP server configured."""
         ...
 
-    def tool_name(self, server: str, tool: str) -> str:
-        """The name under which the model is offered a tool of an MCP server."""
+    def tool_form(self, agent: AgentSpec) -> str:
+        """The name under which the model is offered a tool of an MCP server, with ``{server}`` and ``{tool}``."""
         ...
 
     def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> Session:
@@ -202,7 +219,7 @@ class AgentAdapter(Protocol):
         """How it talks to its model; None when it asks none."""
         ...
 
-    def folders(self, version: str) -> tuple[Path, ...]:
+    def folders(self, agent: AgentSpec) -> tuple[Path, ...]:
         """Host folders that the agent's processes must be able to read."""
         ...
 
@@ -229,9 +246,9 @@ class Adapter:
         """What the manifest lists."""
         return self.manifest.tools
 
-    def tool_name(self, server: str, tool: str) -> str:
+    def tool_form(self, agent: AgentSpec) -> str:
         """The plain name."""
-        return tool
+        return "{tool}"
 
     def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> Session:
         """Say everything at once, then listen."""
@@ -241,7 +258,7 @@ class Adapter:
         """What the manifest says."""
         return self.manifest.api
 
-    def folders(self, version: str) -> tuple[Path, ...]:
+    def folders(self, agent: AgentSpec) -> tuple[Path, ...]:
         """None besides our own package."""
         return ()
 

@@ -83,15 +83,15 @@ class ClaudeCodeAdapter(Adapter):
             found.append("agent.options.tool_search: needs tools: full (a restricted tool set has no ToolSearch)")
         return found
 
-    def program_digest(self, version: str) -> str:
+    def program_digest(self, agent: AgentSpec) -> str:
         """The binary, and the code that drives it."""
         here = Path(__file__).parent
         own = {name: sha256_file(here / name) for name in ("claude_code.py", "claude_stream.py", "claude_code.yaml")}
-        return digest_json({"program": find_program(self.manifest, version).digest, **own})
+        return digest_json({"program": find_program(self.manifest, agent.version).digest, **own})
 
-    def folders(self, version: str) -> tuple[Path, ...]:
+    def folders(self, agent: AgentSpec) -> tuple[Path, ...]:
         """The binary's folder."""
-        return (find_program(self.manifest, version).folder,)
+        return (find_program(self.manifest, agent.version).folder,)
 
     def invocation(self, agent: AgentSpec, prompt: str) -> Invocation:
         """The command line; prompt and control requests go over standard input."""
@@ -151,9 +151,9 @@ class ClaudeCodeAdapter(Adapter):
         baseline = self.baseline(agent)
         return (*baseline.tools, *(baseline.with_servers if servers else ()))
 
-    def tool_name(self, server: str, tool: str) -> str:
+    def tool_form(self, agent: AgentSpec) -> str:
         """``mcp__server__tool``."""
-        return f"mcp__{server}__{tool}"
+        return "mcp__{server}__{tool}"
 
     def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> ClaudeSession:
         """Control protocol first, then the prompt."""

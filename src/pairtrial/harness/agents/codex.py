@@ -71,9 +71,9 @@ class CodexAdapter(NativeAdapter):
         }  # fmt: skip
         return toml({**settings, **({"mcp_servers": table} if table else {})}).encode()
 
-    def tool_name(self, server: str, tool: str) -> str:
+    def tool_form(self, agent: AgentSpec) -> str:
         """A namespace a server; the gateway writes both as one name."""
-        return f"mcp__{server}__{tool}"
+        return "mcp__{server}__{tool}"
 
     def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> CodexSession:
         """JSON-RPC over standard input and output."""

@@ -61,9 +61,9 @@ class GeminiAdapter(NativeAdapter):
         }
         return json.dumps({**SETTINGS, "context": context, "mcpServers": table}, sort_keys=True).encode()
 
-    def tool_name(self, server: str, tool: str) -> str:
+    def tool_form(self, agent: AgentSpec) -> str:
         """``mcp_server_tool``."""
-        return f"mcp_{server}_{tool}"
+        return "mcp_{server}_{tool}"
 
     def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> GeminiSession:
         """Its JSON events."""

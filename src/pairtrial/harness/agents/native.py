@@ -34,15 +34,15 @@ class NativeAdapter(Adapter):
                 found.append(f"agent.options.{name}: {value!r} is none of {words}")
         return found
 
-    def program_digest(self, version: str) -> str:
+    def program_digest(self, agent: AgentSpec) -> str:
         """The program, and the code that drives it."""
         here = Path(__file__).parent
         own = {name: sha256_file(here / name) for name in (*self.own_files, "native.py")}
-        return digest_json({"program": find_program(self.manifest, version).digest, **own})
+        return digest_json({"program": find_program(self.manifest, agent.version).digest, **own})
 
-    def folders(self, version: str) -> tuple[Path, ...]:
+    def folders(self, agent: AgentSpec) -> tuple[Path, ...]:
         """The program's folder, and its interpreter's."""
-        program = find_program(self.manifest, version)
+        program = find_program(self.manifest, agent.version)
         if program.interpreter is None:
             return (program.folder,)
         return (program.folder, program.interpreter.resolve().parent.parent)

@@ -63,35 +63,39 @@ class OpenCodeAdapter(NativeAdapter):
 
     def render_mcp(self, agent: AgentSpec, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
         """opencode.json."""
-        model = {"name": agent.model, "tool_call": True, "limit": {"context": 200_000, "output": 32_000}}
-        settings = {
-            "model": f"pairtrial/{agent.model}",
-            "small_model": f"pairtrial/{agent.model}",
-            "share": "disabled",
-            "autoupdate": False,
-            "snapshot": False,
-            "enabled_providers": ["pairtrial"],
-            "permission": {"*": "allow", **dict.fromkeys(OFF, "deny")},
-            "tools": dict.fromkeys(OFF, False),
-            "provider": {
-                "pairtrial": {
-                    "npm": "@ai-sdk/anthropic",
-                    "name": "pairtrial",
-                    "options": {"baseURL": "${GATEWAY}/v1", "apiKey": "{env:PAIRTRIAL_TOKEN}"},
-                    "models": {agent.model: model},
-                }
-            },
-            "mcp": {name: _server(server) for name, server in servers.items()},
-        }
-        return json.dumps(settings, sort_keys=True).encode()
+        table = {name: _server(server) for name, server in servers.items()}
+        return json.dumps({**settings(agent), "mcp": table}, sort_keys=True).encode()
 
-    def tool_name(self, server: str, tool: str) -> str:
+    def tool_form(self, agent: AgentSpec) -> str:
         """``server_tool``."""
-        return f"{server}_{tool}"
+        return "{server}_{tool}"
 
     def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> OpenCodeSession:
         """Its JSON events."""
         return OpenCodeSession(invocation.stdin, expected)
+
+
+def settings(agent: AgentSpec) -> dict[str, Any]:
+    """Everything in opencode.json but the servers."""
+    model = {"name": agent.model, "tool_call": True, "limit": {"context": 200_000, "output": 32_000}}
+    provider = {
+        "npm": "@ai-sdk/anthropic",
+        "name": "pairtrial",
+        "options": {"baseURL": "${GATEWAY}/v1", "apiKey": "{env:PAIRTRIAL_TOKEN}"},
+        "models": {agent.model: model},
+    }
+    return {
+        "model": f"pairtrial/{agent.model}",
+        "small_model": f"pairtrial/{agent.model}",
+        "share": "disabled",
+        "autoupdate": False,
+        "snapshot": False,
+        "enabled_providers": ["pairtrial"],
+        "permission": "allow",
+        # beside the general permission a denial would have no effect; as the agent's own it removes the tool
+        "agent": {"build": {"permission": dict.fromkeys(OFF, "deny")}},
+        "provider": {"pairtrial": provider},
+    }
 
 
 def _server(server: Mapping[str, Any]) -> dict[str, Any]:

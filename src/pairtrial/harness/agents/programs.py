@@ -40,7 +40,9 @@ def agents_folder() -> Path:
 
 def install_folder(manifest: AgentManifest, version: str) -> Path:
     """Folder of one version."""
-    return agents_folder() / f"{manifest.id}-{version}"
+    source = manifest.programs.get(version)
+    named = source.folder if source else None
+    return agents_folder() / (named or f"{manifest.id}-{version}")
 
 
 def this_platform() -> str:

@@ -17,7 +17,7 @@ class TinkerAdapter(Adapter):
     def __init__(self) -> None:
         self.manifest: AgentManifest = load_manifest(__file__)
 
-    def program_digest(self, version: str) -> str:
+    def program_digest(self, agent: AgentSpec) -> str:
         """Digest of the agent's source."""
         return tree_digest(PROGRAM, exclude=("__pycache__",))
 

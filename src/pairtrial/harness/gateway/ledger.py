@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from pairtrial.harness.agents.base import Expected
 from pairtrial.harness.gateway.prices import PriceTable, Tokens
 from pairtrial.harness.gateway.wire import Family, Request
 
@@ -46,6 +47,8 @@ class Terms:
     cap_usd: Decimal
     check: Callable[[Request], tuple[str, ...]] | None = None
     """Looks at the first request with tools before it leaves; what it returns ends the rollout."""
+    expected: Expected | None = None
+    """The arm as registered, for the record of what the wire said."""
     turns: int | None = None
     """Answers to requests with tools after which no further one is let through."""
     hosted: Mapping[str, HostedServer] = field(default_factory=dict)
