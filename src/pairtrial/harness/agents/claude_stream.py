@@ -27,6 +27,8 @@ SYNTHETIC = "<synthetic>"
 """The model of messages that the CLI wrote itself, to report an error."""
 CALLERS_FAULT = frozenset({400, 413, 422})
 """HTTP errors that are about the request: the agent's own doing. Every other one is the provider's."""
+MODELS_FAULT = frozenset({"max_output_tokens", "refusal", "model_refusal"})
+"""Errors of messages that the model's own answer caused."""
 POLLS = 200
 """So often the agent is asked again for servers that are still connecting."""
 
@@ -43,6 +45,7 @@ class ClaudeSession:
         self._calls: dict[str, dict[str, Any]] = {}
         self._hooks: list[str] = []
         self._faults: list[str] = []
+        self._error = ""
         self._result: dict[str, Any] | None = None
 
     def open(self) -> Reply:
@@ -160,6 +163,7 @@ class ClaudeSession:
         model = str(message.get("model"))
         events: list[Event | Preflight | Void] = []
         if model == SYNTHETIC or value.get("error"):
+            self._error = str(value.get("error"))
             self._faults.append(text_of(message.get("content"))[:300] or str(value.get("error")))
         elif model != self._expected.model:
             reason = f"asked for {self._expected.model}, {model[:100]} answered"
@@ -216,7 +220,7 @@ class ClaudeSession:
             names = ", ".join(sorted({str(d.get("tool_name")) for d in denied if isinstance(d, dict)}))
             voids.append(Void(Status.INVALID_ENVIRONMENT, f"the agent was denied {names or 'a tool'}"))
         status = value.get("api_error_status")
-        connection = value.get("terminal_reason") == "api_error" and status is None
+        connection = value.get("terminal_reason") == "api_error" and status is None and self._error not in MODELS_FAULT
         if (isinstance(status, int) and status not in CALLERS_FAULT) or connection:
             detail = "; ".join(self._faults)[:300] or f"HTTP {status}"
             voids.append(Void(Status.SANDBOX_LOST, f"the provider failed: {detail}"))
