@@ -5,6 +5,7 @@ The expected words are those of the table in ``docs/grading.md``. One required t
 
 from __future__ import annotations
 
+import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -12,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from grading_cases import Case, make_case, tool_environment
+from grading_cases import ADD, FILES, FIXED, make_case, tool_environment
+from grading_cases import Case as Prepared
 
 from pairtrial.core.status import Status
-from pairtrial.grading.frameworks.base import COUNTS_AS_PASS, Outcome
+from pairtrial.grading.frameworks.base import COUNTS_AS_PASS
+from pairtrial.grading.frameworks.meanings import MEANINGS, Case, tables
 
 pytestmark = pytest.mark.anyio
 Require = Callable[..., None]
@@ -29,8 +32,8 @@ class Example:
     files: Mapping[str, str]
     source: str
     fail_to_pass: str
-    expected: Mapping[str, str]
-    """Outcome of every other id."""
+    expected: Mapping[str, Case]
+    """What happens to every other id."""
     args: tuple[str, ...] = ()
     paths: tuple[str, ...] = ("tests",)
     programs: tuple[str, ...] = ()
@@ -41,7 +44,7 @@ class Example:
     fake: str = field(default="")
     """Code that prints a forged result when the source is loaded."""
 
-    def case(self, root: Path, required: list[str], environment: Path | None) -> Case:
+    def case(self, root: Path, required: list[str], environment: Path | None) -> Prepared:
         return make_case(
             root,
             self.files,
@@ -117,16 +120,104 @@ class Add2(Add):
     plain="tests/test_calc.py::Add::test_zero",
     args=("discover", "-s", "tests", "-t", "."),
     expected={
-        "tests/test_calc.py::Add2::test_zero": "passed",
-        "tests/test_calc.py::States::test_fails": "failed",
-        "tests/test_calc.py::States::test_error": "error",
-        "tests/test_calc.py::States::test_skip": "skipped",
-        "tests/test_calc.py::States::test_expected": "xfailed",
-        "tests/test_calc.py::States::test_unexpected": "xpassed",
-        "tests/test_calc.py::States::test_sub": "failed",
-        "tests/test_calc.py::Setup::test_setup": "error",
+        "tests/test_calc.py::Add2::test_zero": Case.PASSES,
+        "tests/test_calc.py::States::test_fails": Case.FAILS,
+        "tests/test_calc.py::States::test_error": Case.RAISES,
+        "tests/test_calc.py::States::test_skip": Case.SKIPPED,
+        "tests/test_calc.py::States::test_expected": Case.EXPECTED_FAILURE,
+        "tests/test_calc.py::States::test_unexpected": Case.UNEXPECTED_SUCCESS,
+        "tests/test_calc.py::States::test_sub": Case.SUBTEST_FAILS,
+        "tests/test_calc.py::Setup::test_setup": Case.SETUP_FAILS,
     },
     fake="print('ok\\nOK\\nRan 9 tests')\n",
+)
+
+PYTEST = Example(
+    framework="pytest",
+    source="calc.py",
+    files={
+        "calc.py": 'def add(a, b):\n    """\n    >>> add(0, 0)\n    0\n    """\n    return a - b\n',
+        "conftest.py": """\
+def pytest_runtest_protocol(item, nextitem):
+    if "flaky" not in item.name:
+        return None
+    from _pytest.runner import runtestprotocol
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for _ in range(2):
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    return True
+""",
+        "tests/bad.txt": ">>> 1 + 1\n3\n",
+        "tests/test_calc.py": """\
+import pytest
+from calc import add
+
+runs = []
+
+@pytest.fixture
+def broken():
+    raise RuntimeError
+
+def test_add():
+    assert add(1, 2) == 3
+
+def test_zero():
+    assert add(1, 0) == 1
+
+def test_fails():
+    assert False
+
+def test_raises():
+    raise RuntimeError
+
+def test_setup(broken):
+    pass
+
+@pytest.mark.skip
+def test_skip():
+    pass
+
+@pytest.mark.xfail
+def test_xfails():
+    assert False
+
+@pytest.mark.xfail
+def test_xpasses():
+    pass
+
+@pytest.mark.xfail(strict=True)
+def test_strict():
+    pass
+
+def test_subtests(subtests):
+    with subtests.test():
+        assert False
+
+def test_flaky():
+    runs.append(1)
+    assert len(runs) == 2
+""",
+    },
+    fail_to_pass="tests/test_calc.py::test_add",
+    plain="tests/test_calc.py::test_zero",
+    args=("-o", "addopts=", "--disable-plugin-autoload", "--doctest-modules", "--doctest-glob=*.txt"),
+    paths=("tests", "calc.py"),
+    expected={
+        "tests/test_calc.py::test_fails": Case.FAILS,
+        "tests/test_calc.py::test_raises": Case.RAISES,
+        "tests/test_calc.py::test_setup": Case.SETUP_FAILS,
+        "tests/test_calc.py::test_skip": Case.SKIPPED,
+        "tests/test_calc.py::test_xfails": Case.EXPECTED_FAILURE,
+        "tests/test_calc.py::test_xpasses": Case.UNEXPECTED_SUCCESS,
+        "tests/test_calc.py::test_strict": Case.STRICT_SUCCESS,
+        "tests/test_calc.py::test_subtests": Case.SUBTEST_FAILS,
+        "tests/test_calc.py::test_flaky": Case.LATER_TRY,
+        "calc.py::calc.add": Case.DOCTEST,
+        "tests/bad.txt::bad.txt": Case.DOCTEST_FAILS,
+    },
+    fake="print('tests/test_calc.py::test_add PASSED\\n9 passed in 0.01s')\n",
 )
 
 JS_SOURCE = "exports.add = (a, b) => a - b;\nexports.one = 1;\n"
@@ -138,13 +229,14 @@ NODE_TEST = Example(
     files={
         "calc.js": JS_SOURCE,
         "tests/calc.test.js": """\
-const { test, describe, it } = require('node:test');
+const { test, describe, it, beforeEach } = require('node:test');
 const assert = require('node:assert');
 const { add, one } = require('../calc.js');
 test('adds', () => assert.equal(add(1, 2), 3));
 test('one', () => assert.equal(one, 1));
 describe('states', () => {
   it('fails', () => assert.fail());
+  it('raises', () => { throw new Error('x'); });
   it('skips', { skip: true }, () => {});
   it('is to do', { todo: true }, () => {});
   it('fails to do', { todo: 'later' }, () => assert.fail());
@@ -155,6 +247,13 @@ describe('states', () => {
 test('parent', async (t) => {
   await t.test('child', () => {});
 });
+test('bad parent', async (t) => {
+  await t.test('child', () => assert.fail());
+});
+describe('hooked', () => {
+  beforeEach(() => { throw new Error('hook'); });
+  it('never', () => {});
+});
 describe('other', () => { it('same title', () => {}); });
 """,
         "tests/more.test.js": "require('node:test').test('one', () => {});\n",
@@ -163,17 +262,21 @@ describe('other', () => { it('same title', () => {}); });
     plain="tests/calc.test.js::one",
     paths=("tests/calc.test.js", "tests/more.test.js"),
     expected={
-        "tests/more.test.js::one": "passed",
-        "tests/calc.test.js::states > fails": "failed",
-        "tests/calc.test.js::states > skips": "skipped",
-        "tests/calc.test.js::states > is to do": "todo",
-        "tests/calc.test.js::states > fails to do": "todo",
-        "tests/calc.test.js::states > same title #1": "passed",
-        "tests/calc.test.js::states > same title #2": "failed",
-        'tests/calc.test.js::states > odd > [31m é \u001b[31m "quoted"': "passed",
-        "tests/calc.test.js::parent": "passed",
-        "tests/calc.test.js::parent > child": "passed",
-        "tests/calc.test.js::other > same title": "passed",
+        "tests/more.test.js::one": Case.PASSES,
+        "tests/calc.test.js::states > fails": Case.FAILS,
+        "tests/calc.test.js::states > skips": Case.SKIPPED,
+        "tests/calc.test.js::states > is to do": Case.TODO,
+        "tests/calc.test.js::states > fails to do": Case.TODO_FAILS,
+        "tests/calc.test.js::states > same title #1": Case.PASSES,
+        "tests/calc.test.js::states > same title #2": Case.FAILS,
+        'tests/calc.test.js::states > odd > [31m é \u001b[31m "quoted"': Case.PASSES,
+        "tests/calc.test.js::parent": Case.PASSES,
+        "tests/calc.test.js::states > raises": Case.RAISES,
+        "tests/calc.test.js::bad parent": Case.SUBTEST_FAILS,
+        "tests/calc.test.js::bad parent > child": Case.FAILS,
+        "tests/calc.test.js::hooked > never": Case.SETUP_FAILS,
+        "tests/calc.test.js::parent > child": Case.PASSES,
+        "tests/calc.test.js::other > same title": Case.PASSES,
     },
     fake="console.log('TAP version 13\\nok 1 - adds\\n# pass 9');\n",
 )
@@ -217,6 +320,16 @@ func TestSubs(t *testing.T) {
 	t.Run("same", func(t *testing.T) {})
 }
 
+func TestPanics(t *testing.T) {
+	defer func() { recover(); t.Error("recovered") }()
+	panic("x")
+}
+
+func ExampleAdd_wrong() {
+	fmt.Println(Add(0, 0))
+	// Output: 1
+}
+
 func ExampleAdd() {
 	fmt.Println(Add(0, 0))
 	// Output: 0
@@ -232,15 +345,17 @@ func ExampleAdd() {
     args=("-count=1",),
     paths=("./...",),
     expected={
-        "example.invalid/calc/inner::TestZero": "failed",
-        "example.invalid/calc::TestSkip": "skipped",
-        "example.invalid/calc::TestFails": "failed",
-        "example.invalid/calc::TestSubs": "failed",
-        "example.invalid/calc::TestSubs/with_space": "passed",
-        "example.invalid/calc::TestSubs/bad": "failed",
-        "example.invalid/calc::TestSubs/same": "passed",
-        "example.invalid/calc::TestSubs/same#01": "passed",
-        "example.invalid/calc::ExampleAdd": "passed",
+        "example.invalid/calc/inner::TestZero": Case.FAILS,
+        "example.invalid/calc::TestSkip": Case.SKIPPED,
+        "example.invalid/calc::TestFails": Case.FAILS,
+        "example.invalid/calc::TestSubs": Case.SUBTEST_FAILS,
+        "example.invalid/calc::TestSubs/with_space": Case.PASSES,
+        "example.invalid/calc::TestSubs/bad": Case.FAILS,
+        "example.invalid/calc::TestSubs/same": Case.PASSES,
+        "example.invalid/calc::TestSubs/same#01": Case.PASSES,
+        "example.invalid/calc::ExampleAdd": Case.DOCTEST,
+        "example.invalid/calc::ExampleAdd_wrong": Case.DOCTEST_FAILS,
+        "example.invalid/calc::TestPanics": Case.RAISES,
     },
     fake='\nfunc init() { println("ok  \\texample.invalid/calc\\t0.1s"); print("--- PASS: TestAdd (0.00s)\\n") }\n',
 )
@@ -280,6 +395,11 @@ mod tests {
 
     #[test]
     fn fails() {
+        assert!(false)
+    }
+
+    #[test]
+    fn raises() {
         panic!()
     }
 
@@ -305,14 +425,15 @@ mod tests {
     args=("--offline", "--workspace"),
     paths=("calc/tests",),
     expected={
-        "calc lib:calc::tests::zero": "passed",
-        "calc lib:calc::tests::fails": "failed",
-        "calc lib:calc::tests::ignored": "skipped",
-        "calc lib:calc::tests::panics": "passed",
-        "calc lib:calc::tests::does_not_panic": "failed",
-        "calc doc::calc/src/lib.rs - add #1": "passed",
-        "calc doc::calc/src/lib.rs - add #2": "failed",
-        "third lib:third::zero": "failed",
+        "calc lib:calc::tests::zero": Case.PASSES,
+        "calc lib:calc::tests::fails": Case.FAILS,
+        "calc lib:calc::tests::raises": Case.RAISES,
+        "calc lib:calc::tests::ignored": Case.SKIPPED,
+        "calc lib:calc::tests::panics": Case.PANICS_AS_IT_SHOULD,
+        "calc lib:calc::tests::does_not_panic": Case.DOES_NOT_PANIC,
+        "calc doc::calc/src/lib.rs - add #1": Case.DOCTEST,
+        "calc doc::calc/src/lib.rs - add #2": Case.DOCTEST_FAILS,
+        "third lib:third::zero": Case.FAILS,
     },
     fake='\n#[test]\nfn shout() { println!("test result: ok. 9 passed; 0 failed"); }\n',
 )
@@ -328,12 +449,13 @@ VITEST = Example(
         "package.json": '{"name": "calc", "version": "1.0.0", "private": true, "type": "module"}\n',
         "calc.ts": ESM_SOURCE.replace("(a, b)", "(a: number, b: number): number"),
         "tests/calc.test.ts": """\
-import { test, describe, it, expect } from 'vitest';
+import { test, describe, it, expect, beforeEach } from 'vitest';
 import { add, one } from '../calc';
 test('adds', () => expect(add(1, 2)).toBe(3));
 test('one', () => expect(one).toBe(1));
 describe('states', () => {
   it('fails', () => expect(1).toBe(2));
+  it('raises', () => { throw new Error('x'); });
   it.skip('skips', () => {});
   it.todo('is to do');
   it.fails('fails as expected', () => expect(1).toBe(2));
@@ -343,23 +465,29 @@ describe('states', () => {
   it('same title', () => expect(1).toBe(2));
   it.each([[1, 1], [2, 3]])('each %i is %i', (a, b) => expect(a).toBe(b));
 });
+describe('hooked', () => {
+  beforeEach(() => { throw new Error('hook'); });
+  it('never', () => {});
+});
 """,
         "tests/more.test.ts": "import { test } from 'vitest';\ntest('one', () => {});\n",
     },
     fail_to_pass="tests/calc.test.ts::adds",
     plain="tests/calc.test.ts::one",
     expected={
-        "tests/more.test.ts::one": "passed",
-        "tests/calc.test.ts::states > fails": "failed",
-        "tests/calc.test.ts::states > skips": "skipped",
-        "tests/calc.test.ts::states > is to do": "todo",
-        "tests/calc.test.ts::states > fails as expected": "xfailed",
-        "tests/calc.test.ts::states > passes against expectation": "failed",
-        "tests/calc.test.ts::states > flaky": "rerun",
-        "tests/calc.test.ts::states > same title #1": "passed",
-        "tests/calc.test.ts::states > same title #2": "failed",
-        "tests/calc.test.ts::states > each 1 is 1": "passed",
-        "tests/calc.test.ts::states > each 2 is 3": "failed",
+        "tests/more.test.ts::one": Case.PASSES,
+        "tests/calc.test.ts::states > fails": Case.FAILS,
+        "tests/calc.test.ts::states > skips": Case.SKIPPED,
+        "tests/calc.test.ts::states > is to do": Case.TODO,
+        "tests/calc.test.ts::states > fails as expected": Case.EXPECTED_FAILURE,
+        "tests/calc.test.ts::states > passes against expectation": Case.UNEXPECTED_SUCCESS,
+        "tests/calc.test.ts::states > flaky": Case.LATER_TRY,
+        "tests/calc.test.ts::states > same title #1": Case.PASSES,
+        "tests/calc.test.ts::states > same title #2": Case.FAILS,
+        "tests/calc.test.ts::states > each 1 is 1": Case.PASSES,
+        "tests/calc.test.ts::states > raises": Case.RAISES,
+        "tests/calc.test.ts::hooked > never": Case.SETUP_FAILS,
+        "tests/calc.test.ts::states > each 2 is 3": Case.FAILS,
     },
     fake="console.log('Tests  9 passed (9)');\n",
 )
@@ -377,6 +505,7 @@ test('adds', () => expect(add(1, 2)).toBe(3));
 test('one', () => expect(one).toBe(1));
 describe('states', () => {
   it('fails', () => expect(1).toBe(2));
+  it('raises', () => { throw new Error('x'); });
   it.skip('skips', () => {});
   it.todo('is to do');
   it.failing('fails as expected', () => expect(1).toBe(2));
@@ -385,6 +514,10 @@ describe('states', () => {
   it('same title', () => expect(1).toBe(2));
   it('slow one has no second name', async () => { await new Promise((done) => setTimeout(done, 400)); });
   it.each([[1, 1], [2, 3]])('each %i is %i', (a, b) => expect(a).toBe(b));
+});
+describe('hooked', () => {
+  beforeEach(() => { throw new Error('hook'); });
+  it('never', () => {});
 });
 describe('flaky', () => {
   jest.retryTimes(2);
@@ -397,18 +530,20 @@ describe('flaky', () => {
     fail_to_pass="tests/calc.test.js::adds",
     plain="tests/calc.test.js::one",
     expected={
-        "tests/more.test.js::one": "passed",
-        "tests/calc.test.js::states > fails": "failed",
-        "tests/calc.test.js::states > skips": "skipped",
-        "tests/calc.test.js::states > is to do": "todo",
-        "tests/calc.test.js::states > fails as expected": "xfailed",
-        "tests/calc.test.js::states > passes against expectation": "failed",
-        "tests/calc.test.js::states > same title #1": "passed",
-        "tests/calc.test.js::states > same title #2": "failed",
-        "tests/calc.test.js::states > slow one has no second name": "passed",
-        "tests/calc.test.js::states > each 1 is 1": "passed",
-        "tests/calc.test.js::states > each 2 is 3": "failed",
-        "tests/calc.test.js::flaky > second time": "rerun",
+        "tests/more.test.js::one": Case.PASSES,
+        "tests/calc.test.js::states > fails": Case.FAILS,
+        "tests/calc.test.js::states > skips": Case.SKIPPED,
+        "tests/calc.test.js::states > is to do": Case.TODO,
+        "tests/calc.test.js::states > fails as expected": Case.EXPECTED_FAILURE,
+        "tests/calc.test.js::states > passes against expectation": Case.UNEXPECTED_SUCCESS,
+        "tests/calc.test.js::states > same title #1": Case.PASSES,
+        "tests/calc.test.js::states > same title #2": Case.FAILS,
+        "tests/calc.test.js::states > slow one has no second name": Case.PASSES,
+        "tests/calc.test.js::states > each 1 is 1": Case.PASSES,
+        "tests/calc.test.js::states > raises": Case.RAISES,
+        "tests/calc.test.js::hooked > never": Case.SETUP_FAILS,
+        "tests/calc.test.js::states > each 2 is 3": Case.FAILS,
+        "tests/calc.test.js::flaky > second time": Case.LATER_TRY,
     },
     fake="console.log('Tests: 9 passed, 9 total');\n",
 )
@@ -427,6 +562,7 @@ it('adds', () => assert.equal(add(1, 2), 3));
 it('one', () => assert.equal(one, 1));
 describe('states', () => {
   it('fails', () => assert.fail());
+  it('raises', () => { throw new Error('x'); });
   it.skip('skips', () => {});
   it('is to do');
   it('same title', () => {});
@@ -446,13 +582,14 @@ describe('flaky', () => {
     fail_to_pass="tests/calc.test.js::adds",
     plain="tests/calc.test.js::one",
     expected={
-        "tests/more.test.js::one": "passed",
-        "tests/calc.test.js::states > fails": "failed",
-        "tests/calc.test.js::states > skips": "skipped",
-        "tests/calc.test.js::states > is to do": "skipped",
-        "tests/calc.test.js::states > same title #1": "passed",
-        "tests/calc.test.js::states > same title #2": "failed",
-        "tests/calc.test.js::flaky > second time": "rerun",
+        "tests/more.test.js::one": Case.PASSES,
+        "tests/calc.test.js::states > fails": Case.FAILS,
+        "tests/calc.test.js::states > skips": Case.SKIPPED,
+        "tests/calc.test.js::states > is to do": Case.TODO,
+        "tests/calc.test.js::states > same title #1": Case.PASSES,
+        "tests/calc.test.js::states > same title #2": Case.FAILS,
+        "tests/calc.test.js::flaky > second time": Case.LATER_TRY,
+        "tests/calc.test.js::states > raises": Case.RAISES,
     },
     fake="console.log('  9 passing (3ms)');\n",
 )
@@ -460,7 +597,7 @@ describe('flaky', () => {
 INSTALLED = {item.framework: item for item in (VITEST, JEST, MOCHA)}
 PACKAGES = {"vitest": "vitest@4.0.18", "jest": "jest@30.5.2", "mocha": "mocha@11.8.0"}
 
-BUILT_IN = {item.framework: item for item in (UNITTEST, NODE_TEST, GO_TEST, CARGO_TEST)}
+BUILT_IN = {item.framework: item for item in (PYTEST, UNITTEST, NODE_TEST, GO_TEST, CARGO_TEST)}
 
 
 PARAMETERS = [
@@ -498,6 +635,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def environment(example: Example, tmp_path: Path, modules: Callable[[str], Path]) -> Path | None:
     programs = {name: program(name) for name in example.programs}
     packages = modules(example.framework) if example.framework in INSTALLED else None
+    if example.framework == "pytest":
+        return None
     return tool_environment(tmp_path / "environment", programs, packages)
 
 
@@ -514,11 +653,13 @@ def program(name: str) -> str:
 async def test_states_have_one_meaning_each(example: Example, tmp_path: Path, environment: Path | None) -> None:
     case = example.case(tmp_path, [example.plain, *example.expected], environment)
     found = await case.grade({example.source: example.fixed}, timeout_s=110)
-    good = {name for name, outcome in example.expected.items() if COUNTS_AS_PASS[Outcome(outcome)]}
+    meaning = MEANINGS[example.framework]
+    expected = {name: meaning[happened] for name, happened in example.expected.items()}
+    good = {name for name, outcome in expected.items() if COUNTS_AS_PASS[outcome]}
     assert found.status is Status.UNRESOLVED, (found, found.log.decode(errors="replace"))
     assert found.checks == {
         example.fail_to_pass: "passed",
-        **{name: outcome for name, outcome in example.expected.items() if name not in good},
+        **{name: outcome.value for name, outcome in expected.items() if name not in good},
     }
     assert found.passed == len(good) + 2
 
@@ -562,3 +703,59 @@ async def test_symlinked_workspace_moves_no_id(example: Example, tmp_path: Path,
     case = example.case(tmp_path, [example.plain], environment)
     found = await case.grade({example.source: example.fixed}, timeout_s=110, scratch=tmp_path / "link")
     assert found.status is Status.RESOLVED, (found, found.log.decode(errors="replace"))
+
+
+def test_every_cell_of_the_table_is_produced_by_a_real_runner() -> None:
+    for name, found in {**BUILT_IN, **INSTALLED}.items():
+        shown = {Case.PASSES, Case.NOT_COLLECTED, *found.expected.values()}
+        if name == "mocha":
+            shown.add(Case.SETUP_FAILS)  # `hooks > never runs`, in the test below
+        assert shown == set(MEANINGS[name]), name
+
+
+def test_documentation_prints_the_table() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "grading.md"
+    assert tables() in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.registry
+@pytest.mark.timeout(300)
+async def test_mocha_hook_that_fails_takes_its_suite_along(tmp_path: Path, modules: Callable[[str], Path]) -> None:
+    environment = tool_environment(tmp_path / "environment", {"node": program("node")}, modules("mocha"))
+    case = MOCHA.case(tmp_path, [MOCHA.plain, "tests/calc.test.js::hooks > never runs"], environment)
+    found = await case.grade({MOCHA.source: MOCHA.fixed}, timeout_s=110)
+    assert (found.status, found.kind) == (Status.GRADING_ERROR, "collection-error")
+    assert "1 required tests could not be collected" in found.reason
+
+
+CRASHES = {
+    "go-test": (GO_TEST, "\nfunc init() { panic(1) }\n"),
+    "cargo-test": (CARGO_TEST, "\n#[test]\nfn abort() { std::process::abort() }\n"),
+    "node-test": (NODE_TEST, "\nprocess.exit(0);\n"),
+    "unittest": (UNITTEST, "\nimport os\nos._exit(3)\n"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CRASHES))
+async def test_work_that_ends_the_process_of_the_tests_fails(name: str, tmp_path: Path, require: Require) -> None:
+    example, crash = CRASHES[name]
+    for part in example.programs[:1]:
+        require(part)
+    environment = tool_environment(tmp_path / "environment", {part: program(part) for part in example.programs})
+    required = [example.plain, *(item for item, what in example.expected.items() if what is Case.PASSES)]
+    case = example.case(tmp_path, required, environment)
+    found = await case.grade({example.source: example.fixed + crash}, timeout_s=110)
+    assert found.status is Status.UNRESOLVED, (found, found.log.decode(errors="replace"))
+    assert "without the work the suite runs well" in found.reason
+
+
+@pytest.mark.slow
+async def test_twenty_thousand_tests_in_bounded_memory(tmp_path: Path) -> None:
+    body = "import pytest\n\n\n@pytest.mark.parametrize('n', range(20_000))\ndef test_n(n):\n    assert n != 19_999\n"
+    ids = [f"tests/test_many.py::test_n[{number}]" for number in range(20_000)]
+    case = make_case(tmp_path, {**FILES, "tests/test_many.py": body}, pass_to_pass=ids)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = await case.grade({"calc.py": FIXED}, timeout_s=110)
+    assert (found.status, found.passed, found.required) == (Status.UNRESOLVED, 20_000, 20_001)
+    assert found.checks == {ADD: "passed", ids[-1]: "failed"}
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # KiB
