@@ -111,10 +111,10 @@ def clusters(groups: int, times: int, seed: int, size: int = 6) -> Row:
         sizes = rng.integers(2, 2 * size - 1, groups)
         split = []
         for tasks in sizes:
-            win, loss = 0.2 + 0.2 * rng.random() * (1 if rng.random() < 0.5 else -1), 0.2
+            lean = rng.uniform(-0.3, 0.3)  # symmetric, so the true difference is 0
+            win, loss = 0.3 + lean, 0.3 - lean
             draw = rng.random(tasks)
             split.append([int(x < win) - int(win <= x < win + loss) for x in draw.tolist()])
-        # the win rate is symmetric about the loss rate, so the true difference is 0
         flat = [d for group in split for d in group]
         labels = [i for i, group in enumerate(split) for _ in group]
         intervals: Sequence[stats.MeanDifference | stats.BootstrapInterval] = (

@@ -163,8 +163,8 @@ def _filled(rows: Sequence[Row]) -> list[Row]:
     return [{name: row.get(name, "") for name in columns} for row in rows]
 
 
-def run(scale: Scale) -> dict[str, list[Row]]:
-    """Every table of the study."""
+def run(scale: Scale, only: str | None = None) -> dict[str, list[Row]]:
+    """Every table of the study, or one."""
     tables: dict[str, list[Row]] = {}
     families = [(n, k) for n in scale.simulated_n if n <= 100 for k in (2, 3)]
     steps: dict[str, Callable[[], list[Row]]] = {
@@ -178,11 +178,14 @@ def run(scale: Scale) -> dict[str, list[Row]]:
         "clusters": lambda: [simulation.clusters(groups, min(scale.times, 1000), SEED) for groups in scale.clusters],
         "ratios": lambda: [simulation.ratios(n, scale.times, SEED) for n in scale.simulated_n if n <= 100],
     }
+    if only is not None:
+        steps = {only: steps[only]}
     for name, step in steps.items():
         start = time.perf_counter()
         tables[name] = step()
         sys.stderr.write(f"{name}: {len(tables[name])} rows, {time.perf_counter() - start:.1f} s\n")
-    tables["coverage_summary"] = summarise(tables["coverage"])
+    if "coverage" in tables:
+        tables["coverage_summary"] = summarise(tables["coverage"])
     return tables
 
 
@@ -205,12 +208,13 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="a small part of everything, in seconds")
     parser.add_argument("--out", type=Path, help="folder for results/ and figures/ (default: beside this script)")
     parser.add_argument("--figures-only", action="store_true", help="draw the figures from the tables that are there")
+    parser.add_argument("--only", metavar="TABLE", help="make one table again, such as clusters")
     options = parser.parse_args()
     if options.short and options.out is None:
         parser.error("--short needs --out, so that it cannot overwrite the full results")
     folder = options.out or HERE
     if not options.figures_only:
-        write(run(SHORT if options.short else FULL), folder / "results")
+        write(run(SHORT if options.short else FULL, options.only), folder / "results")
     import plots
 
     plots.draw(folder / "results", folder / "figures")
