@@ -47,8 +47,14 @@ class Channel:
             view = view[self._write(self._descriptor, view) :]
 
 
-def fingerprint(*packages: str) -> Fingerprint:
-    """Identity of every function of some packages: of the object and of its code."""
+def identity(value: Any) -> tuple[int, int]:
+    """Identity of a function, and of its code (which can be exchanged while the function stays)."""
+    inner = getattr(value, "__func__", value)
+    return id(inner), id(getattr(inner, "__code__", None))
+
+
+def fingerprint(*packages: str, classes: Sequence[type] = ()) -> Fingerprint:
+    """Identity of every function of some packages and classes."""
     found: Fingerprint = {}
 
     def note(where: str, name: str, value: Any) -> None:
@@ -56,8 +62,11 @@ def fingerprint(*packages: str) -> Fingerprint:
         if isinstance(inner, property):
             inner = inner.fget
         if isinstance(inner, FunctionType):
-            found[where, name] = (id(inner), id(inner.__code__))
+            found[where, name] = identity(inner)
 
+    for kind in classes:
+        for name, value in list(vars(kind).items()):
+            note(kind.__name__, name, value)
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] not in packages or not isinstance(module, ModuleType):
             continue

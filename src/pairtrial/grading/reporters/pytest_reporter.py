@@ -10,12 +10,13 @@ their place.
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 import sys
 from collections.abc import Callable, Generator
 from itertools import pairwise
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from pairtrial.grading.reporters.channel import (
@@ -25,6 +26,7 @@ from pairtrial.grading.reporters.channel import (
     changes_since,
     decoy_name,
     fingerprint,
+    identity,
     impossible,
     open_workspace,
 )
@@ -56,6 +58,8 @@ class Reporter:
         self._decoys: set[Any] = set()
         self._start: dict[tuple[str, str], tuple[int, int]] = {}
         self._plugins: set[int] = set()
+        self._hooks: dict[int, tuple[int, int]] = {}
+        self._bodies: dict[Any, tuple[int, int]] = {}
         self._config: Any = None
 
     # ---- ids -------------------------------------------------------------------------------------------------------
@@ -66,7 +70,7 @@ class Reporter:
     # ---- before the first file of the workspace --------------------------------------------------------------------
     def pytest_load_initial_conftests(self) -> None:
         """pytest has set itself up (its legacy plugin replaces a method) and no conftest has been imported yet."""
-        self._start = fingerprint(*WATCHED)
+        self._start = self._fingerprint()
 
     # ---- collection ------------------------------------------------------------------------------------------------
     def pytest_configure(self, config: Any) -> None:
@@ -76,6 +80,7 @@ class Reporter:
 
     def pytest_collection(self, session: Any) -> None:
         self._plugins = {id(plugin) for plugin in session.config.pluginmanager.get_plugins()}
+        self._hooks = {id(impl): identity(impl.function) for impl in self._implementations()}
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.outcome != "passed":
@@ -88,6 +93,7 @@ class Reporter:
         for start in range(0, len(names), 1000):
             self._channel.say("ids", names[start : start + 1000])
         self._index = {item: number for number, item in enumerate(items)}
+        self._bodies = {item: identity(self._body(item)) for item in items}
         self._channel.say("decoys", [self._index[item] for item in items if item in self._decoys])
         return result
 
@@ -133,8 +139,11 @@ class Reporter:
         self._phases = {"setup": "-", "call": "-", "teardown": "-"}
         self._setups = 0
         self._sub_failed = False
+        exchanged = self._is_exchanged(item)
         result = yield
         code = "".join(self._phases.values()) + ("r" if self._setups > 1 else "")
+        if exchanged or self._is_exchanged(item):
+            self._channel.say("patched", [self._identity(item.nodeid)])
         if item in self._decoys:
             self._check()
         self._channel.say("t", self._index.get(item, -1), code)
@@ -165,15 +174,42 @@ class Reporter:
             self._phases[report.when] = "c"
 
     # ---- the end ---------------------------------------------------------------------------------------------------
+    def _fingerprint(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return fingerprint(*WATCHED, classes=(Channel, Reporter))
+
+    def _implementations(self) -> list[Any]:
+        hook = self._config.pluginmanager.hook
+        return [impl for rule in RULES for impl in getattr(hook, rule).get_hookimpls()]
+
     def _check(self) -> None:
         """Report functions of the runner that were replaced, and plugins that came in by the back door."""
-        changed = changes_since(self._start, fingerprint(*WATCHED))
+        changed = changes_since(self._start, self._fingerprint())
         for plugin in self._config.pluginmanager.get_plugins():
             hooks = any(hasattr(plugin, rule) for rule in RULES)
             if hooks and id(plugin) not in self._plugins and not self._is_conftest(plugin):
                 changed.append(f"plugin {type(plugin).__name__}")
+        for impl in self._implementations():
+            known = self._hooks.get(id(impl))
+            if known != identity(impl.function) and (known is not None or not self._is_conftest(impl.plugin)):
+                changed.append(f"hook {getattr(impl.function, '__name__', '?')}")
         if changed:
             self._channel.say("patched", changed[:20])
+
+    @staticmethod
+    def _body(item: Any) -> Any:
+        """The test function as its module or class holds it; no instance is made for that."""
+        holder = getattr(item.parent, "obj", None)
+        return inspect.getattr_static(holder, getattr(item, "originalname", None) or "", None)
+
+    def _is_exchanged(self, item: Any) -> bool:
+        """True when what ran is not the function that was collected (plugins of the environment may wrap it)."""
+        known = self._bodies.get(item)
+        if known is None or "runtest" in vars(item) or identity(self._body(item)) != known:
+            return True
+        inner = getattr(vars(item).get("_obj"), "__func__", vars(item).get("_obj"))
+        if item in self._decoys or inner is None or not isinstance(inner, FunctionType) or identity(inner) == known:
+            return False
+        return not inner.__code__.co_filename.startswith((sys.prefix, sys.base_prefix))
 
     def _is_conftest(self, plugin: Any) -> bool:
         """True for a module made from a ``conftest.py`` of the workspace; the grader has put back all of them."""

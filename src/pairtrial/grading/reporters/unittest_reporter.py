@@ -135,7 +135,7 @@ class Runner:
         self._names = names
         self._channel = channel
         self._settings = settings
-        self._start = fingerprint("unittest")
+        self._start = fingerprint("unittest", classes=(Channel, Result, Runner))
 
     def run(self, test: unittest.TestSuite | unittest.TestCase, /) -> Result:
         suite = unittest.TestSuite([test])
@@ -149,7 +149,7 @@ class Runner:
         whole.addTest(last)
         result = Result(self._names, self._channel)
         whole.run(result)
-        changed = changes_since(self._start, fingerprint("unittest"))
+        changed = changes_since(self._start, fingerprint("unittest", classes=(Channel, Result, Runner)))
         if changed:
             self._channel.say("patched", changed[:20])
         self._channel.say("end", 1 if result.bad else 0)
