@@ -111,7 +111,7 @@ def test_registered_run_killed_resumed_and_reported(project: Path) -> None:
 
     verified = pairtrial(project, "verify", "prereg/demo.yaml", "--pack", "tasks/core")
     assert verified.returncode == 0, verified.stderr
-    assert "6 receipts, 6 grades recomputed from their test reports, 0 not" in verified.stdout
+    assert "6 receipts, 6 grades recomputed from their test reports, 0 problem(s)" in verified.stdout
 
 
 @pytest.mark.slow

@@ -140,9 +140,10 @@ def verify(target: Path, runs: Path | None, pack: Path | None) -> int:
             found.problems.append(f"{SCORECARD_FILE}: is not what the receipts give")
     for problem in found.problems:
         click.echo(f"wrong: {problem}", err=True)
+    why = "name their pack with --pack" if pack is None else "their tasks are not as they were frozen"
+    left = f" ({found.not_regraded} not: {why})" if found.not_regraded else ""
     click.echo(
-        f"{source(reader)}: {found.receipts} receipts, {found.regraded} grades recomputed from their test reports, "
-        f"{found.not_regraded} not ({'name --pack' if pack is None else 'their tasks are not as they were frozen'}), "
+        f"{source(reader)}: {found.receipts} receipts, {found.regraded} grades recomputed from their test reports{left}, "
         f"{len(found.problems)} problem(s)"
     )
     return ExitCode.REFUSED if found.problems else ExitCode.OK

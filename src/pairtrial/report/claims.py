@@ -43,10 +43,13 @@ def authorise(plan: Plan, card: Scorecard, item: Comparison) -> Claim:
         kind = ClaimKind.DESCRIPTIVE
     else:
         kind = item.effect
+    fields = _fields(plan, card, item, gates)
+    kept_back = kind is ClaimKind.DESCRIPTIVE
     return Claim(
         treatment=item.treatment,
         kind=kind,
-        sentence=plan.wording.template(kind).format(**_fields(plan, card, item, gates)),
+        sentence=plan.wording.template(kind).format(**fields),
+        test_sentence=plan.wording.template(item.effect).format(**fields) if kept_back else None,
         gates=tuple(gates),
     )
 

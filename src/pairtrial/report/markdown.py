@@ -29,6 +29,15 @@ def claim_lines(card: Scorecard) -> list[str]:
     return [f"**{escape(claim.sentence)}**" for claim in card.claims]
 
 
+def test_lines(card: Scorecard) -> list[str]:
+    """What the registered test says by itself, where an evidence gate keeps it from being the claim."""
+    return [
+        f"By itself the registered test says: {escape(claim.test_sentence)}"
+        for claim in card.claims
+        if claim.test_sentence is not None
+    ]
+
+
 def arms_table(card: Scorecard) -> list[str]:
     """Resolved (hidden checks) beside finished (the agent's own belief), and where every cell went."""
     header = ["arm", "role", "resolved", "of graded", "finished", "invalid", "not run", "planned"]
@@ -101,6 +110,7 @@ def render(card: Scorecard, source: str) -> str:
         [_provenance(card, source)],
         ["## Result"],
         comparisons_table(card),
+        test_lines(card),
         [line for item in card.comparisons if item.registered for line in interval_lines(item)],
         arms_table(card),
         [

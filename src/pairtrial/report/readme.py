@@ -12,6 +12,7 @@ from pairtrial.report.markdown import (
     escape,
     interval_lines,
     replicate_line,
+    test_lines,
 )
 from pairtrial.report.scorecard import Scorecard
 
@@ -29,6 +30,7 @@ def block(card: Scorecard, source: str) -> str:
         [f"<!-- pairtrial:begin plan={card.plan} id={card.plan_id[:12]} -->"],
         claim_lines(card),
         comparisons_table(card),
+        test_lines(card),
         [line for item in registered for line in interval_lines(item)],
         arms_table(card),
         [replicate_line(item) for item in card.replicates],

@@ -181,6 +181,8 @@ class Claim(Model):
     treatment: Slug
     kind: Annotated[ClaimKind, Field(strict=False)]
     sentence: str
+    test_sentence: str | None
+    """What test, floor and margin say by themselves, where a gate keeps it from being the claim."""
     gates: tuple[str, ...]
     """Evidence gates that said no."""
 

@@ -38,6 +38,9 @@ def _result(card: Scorecard) -> list[str]:
             if interval.low is not None and interval.high is not None:
                 bounds = f"[{points(interval.low)}, {points(interval.high)}] pp"
                 lines.append(f"  {item.treatment}: {interval.method}, {100 * interval.level:g} %: {bounds}")
+        for claim in card.claims:
+            if claim.treatment == item.treatment and claim.test_sentence is not None:
+                lines += textwrap.wrap(f"by itself the registered test says: {claim.test_sentence}", WIDTH)
         if item.disagreement:
             lines.append(f"  {item.treatment}: {item.disagreement}")
     return lines
