@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 from agent_cases import FIX, agent_laboratory, agent_plan, lines, present, shelf
+from engine_fixtures import IMAGE
 
 from pairtrial.core.status import Status, StopReason
 
@@ -55,15 +56,21 @@ async def test_real_agent_resolves_with_and_without_the_server(
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "docker"])
-async def test_claude_in_a_sandbox_without_network(tmp_path: Path, require: Require, kind: str) -> None:
-    if kind == "docker":
-        pytest.skip("needs an image; see tests/sandbox")
-    require("bubblewrap")
+async def test_claude_in_a_sandbox_without_network(
+    tmp_path: Path, require: Require, kind: str, request: pytest.FixtureRequest
+) -> None:
     require("agents", *present(*CLAUDE))
-    plan = agent_plan(*CLAUDE, sandbox={"kind": kind})
+    require(kind)
+    image = {}
+    if kind == "docker":
+        request.getfixturevalue("docker_engine")
+        image = {"image": IMAGE}
+    plan = agent_plan(*CLAUDE, sandbox={"kind": kind, **image})
     with agent_laboratory(tmp_path, plan, {"steps": FIX}) as (lab, model):
         receipt, _ = await lab.attempt("treat")
     assert (receipt.status, receipt.stop_reason) == (Status.RESOLVED, StopReason.FINISHED), receipt.reason
+    assert receipt.context_tool_calls == 1
+    assert receipt.sandbox.paths == "fixed"
     assert "/workspace" in str(model.main[0]["body"])
 
 

@@ -54,7 +54,8 @@ class GatewayServer:
     def start(self) -> None:
         """Listen; returns when requests are answered."""
         self._folder = tempfile.TemporaryDirectory(prefix="pt-gw-")
-        tcp = socket.socket()
+        # With the protocol named the event loop turns Nagle's algorithm off; without it every answer waits 40 ms.
+        tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         tcp.bind(("127.0.0.1", 0))
         local = socket.socket(socket.AF_UNIX)
         local.bind(str(self.socket_path))
