@@ -13,15 +13,14 @@ from pairtrial.core.canonical import tree_digest
 from pairtrial.core.errors import TaskError
 from pairtrial.core.status import Status
 from pairtrial.grading import COUNTS_AS_PASS, Grade, Outcome, capture, grade
+from pairtrial.grading.qualify.example import run_example
+from pairtrial.grading.qualify.rounds import Where
 from pairtrial.grading.report import read_report
-from pairtrial.sandbox import Limits, Mount, Sandbox, SandboxSpec, make_sandbox
-from pairtrial.tasks import Category, Prepared, Span, Target, Task, prepare, task_env, unbroken_tree
+from pairtrial.tasks import Category, Prepared, Span, Target, Task, prepare, unbroken_tree
 from pairtrial.tasks.environment import build_environment
 from pairtrial.tasks.model import TaskDocument
 from pairtrial.tasks.prompts import example
 from pairtrial.tasks.sources import source_for
-
-EXAMPLE_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,9 @@ async def measure_task(task: Task, cache: Path, scratch: Path, *, kind: str = "l
         broken = tuple(item for item in task.target.baseline if _is_broken(defective, item))
         problems += _suite_problems(task, defective, mended, broken)
         if code is not None:
-            before = await _runs(prepared, prepared.defective, code, scratch, kind)
-            after = await _runs(prepared, unbroken, code, scratch, kind)
+            where = Where(kind, scratch)
+            before = await run_example(prepared, prepared.defective, code, where)
+            after = await run_example(prepared, unbroken, code, where)
             problems += _example_problems(before, after)
     return Measurement(task.id, broken, defective.duration_s, tuple(problems))
 
@@ -123,37 +123,11 @@ def _example_problems(before: str | None, after: str | None) -> list[str]:
     return problems
 
 
-def _sandbox(prepared: Prepared, scratch: Path, kind: str, label: str) -> Sandbox:
-    environment = prepared.environment
-    mounts = tuple(Mount(path, str(path)) for path in dict.fromkeys((environment.root, environment.base)))
-    limits = Limits(wall_s=prepared.task.target.tests.timeout_s)
-    return make_sandbox(kind, SandboxSpec(label=label, scratch=scratch, mounts=mounts, limits=limits))
-
-
 async def _graded(prepared: Prepared, patch: bytes, scratch: Path, kind: str) -> Grade:
-    sandbox = _sandbox(prepared, scratch, kind, f"measure {prepared.task.id}")
+    sandbox = Where(kind, scratch).sandbox(prepared, f"measure {prepared.task.id}")
     try:
         await sandbox.prepare()
         return await grade(prepared, patch, sandbox)
     finally:
         with anyio.CancelScope(shield=True):
             await sandbox.destroy()
-
-
-async def _runs(prepared: Prepared, tree: Path, code: str, scratch: Path, kind: str) -> str | None:
-    """None when the example runs through, else the last line of what it said."""
-    sandbox = _sandbox(prepared, scratch, kind, f"example {prepared.task.id}")
-    try:
-        await sandbox.prepare()
-        await sandbox.put_tree(tree, sandbox.workspace)
-        inside = sandbox.inside_path(prepared.environment.root)
-        env = task_env(prepared.task, prepared, sandbox.workspace, environment=inside)
-        argv = ["python", "-c", code]
-        done = await sandbox.exec(argv, env=env, cwd=sandbox.workspace, timeout_s=EXAMPLE_TIMEOUT_S)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await sandbox.destroy()
-    if done.ok:
-        return None
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return "took too long" if done.timed_out else said[-1] if said else f"exit code {done.exit_code}"

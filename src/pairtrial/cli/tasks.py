@@ -19,7 +19,7 @@ from pairtrial.core.disk import cache_root, remove_tree
 from pairtrial.core.errors import ExitCode, TaskError
 from pairtrial.tasks.defects import spans_between
 from pairtrial.tasks.model import Span
-from pairtrial.tasks.pack import Pack, Task, load_pack, load_target
+from pairtrial.tasks.pack import Pack, Task, load_pack, load_target, written_id
 from pairtrial.tasks.sources import LOCAL_EXCLUDED, source_for
 
 PACK = click.Path(path_type=Path)
@@ -139,7 +139,7 @@ def baseline(target: Path, repeat: int, kind: str) -> int:
         remove_tree(scratch)
     if not found:
         raise TaskError(f"{target}: no test passes", hint="check tests.paths and the lock", slug="no-baseline")
-    click.echo("\n".join(found))
+    click.echo("\n".join(map(written_id, found)))
     click.echo(f"{len(found)} tests pass in each of {repeat} runs", err=True)
     return ExitCode.OK
 

@@ -29,7 +29,9 @@ from pairtrial.core.errors import EnvironmentFault, TaskError
 from pairtrial.sandbox.process import run
 from pairtrial.tasks.index import tool_environment
 from pairtrial.tasks.locking import building_folder, discard, locked
+from pairtrial.tasks.model import Toolchain
 from pairtrial.tasks.pack import Target
+from pairtrial.tasks.toolchains import Tools, check_offline, find_tools, install_modules, link_programs
 
 RECORD = "pairtrial-environment.json"
 _FORMAT = 1
@@ -48,6 +50,8 @@ class Environment:
     """``python``, ``implementation``, ``platform``, ``uv``, ``packages`` and their digest ``installed``."""
     tree: str
     """Tree digest of everything in it, to notice that somebody wrote into it."""
+    places: tuple[Path, ...] = ()
+    """Installations outside of the system folders that its programs belong to; a sandbox must show them."""
 
     @property
     def bin(self) -> Path:
@@ -71,16 +75,23 @@ async def build_environment(target: Target, cache: Path, tree: Path | None) -> E
     ``tree`` is the unpacked target, whose ``PKG-INFO`` says what it requires; only read when ``metadata`` is on.
     """
     metadata = _metadata(target, tree)
-    key = digest_json(
-        {
-            "format": _FORMAT,
-            "lock": sha256_hex(target.lock.encode()),
-            "metadata": metadata,
-            "python": sys.version,
-            "interpreter": _interpreter(),
-            "platform": sysconfig.get_platform(),
-        }
-    )
+    kind = target.document.environment.kind
+    ingredients = {
+        "format": _FORMAT,
+        "lock": sha256_hex(target.lock.encode()),
+        "metadata": metadata,
+        "python": sys.version,
+        "interpreter": _interpreter(),
+        "platform": sysconfig.get_platform(),
+    }
+    tools = Tools()
+    if kind is not Toolchain.PYTHON:
+        tools = await find_tools(kind, cache)
+        programs = {name: os.fspath(path) for name, path in tools.programs.items()}
+        ingredients |= {"kind": kind.value, "tools": dict(tools.versions), "programs": programs}
+        if tree is not None:
+            await check_offline(target, tree)
+    key = digest_json(ingredients)
     final = cache / "environments" / key[:32]
     found = await anyio.to_thread.run_sync(_load, final)
     if found is not None:
@@ -88,7 +99,7 @@ async def build_environment(target: Target, cache: Path, tree: Path | None) -> E
     async with locked(cache, f"environment-{key[:32]}"):
         found = await anyio.to_thread.run_sync(_load, final)
         if found is None:
-            found = await _build(target, final, metadata)
+            found = await _build(target, final, metadata, tools, cache)
     return found
 
 
@@ -124,12 +135,13 @@ def _load(final: Path) -> Environment | None:
         stamp = (final / RECORD).stat().st_mtime_ns
         if not (final / "bin" / "python").exists() or _tree_once(final, stamp) != record["tree"]:
             return None
-        return Environment(final, record["digest"], record["toolchain"], record["tree"])
+        places = tuple(Path(place) for place in record.get("places", ()))
+        return Environment(final, record["digest"], record["toolchain"], record["tree"], places)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-async def _build(target: Target, final: Path, metadata: str | None) -> Environment:
+async def _build(target: Target, final: Path, metadata: str | None, tools: Tools, cache: Path) -> Environment:
     building = await anyio.to_thread.run_sync(building_folder, final)
     try:
         root = building / "environment"
@@ -138,16 +150,16 @@ async def _build(target: Target, final: Path, metadata: str | None) -> Environme
             "venv",
             ["venv", "--relocatable", "--no-project", "--python", _interpreter(), os.fspath(root)],
         )
-        lock = building / "requirements.lock"
-        lock.write_text(target.lock, encoding="utf-8")
-        options = ["--require-hashes", "--no-deps", "--no-build", "--link-mode", "copy", "--compile-bytecode"]
-        python = os.fspath(root / "bin" / "python")
-        await _uv(target, "install", ["pip", "install", "--python", python, *options, "-r", os.fspath(lock)])
-        site = await anyio.to_thread.run_sync(_site_packages, root)
-        if metadata is not None and target.name is not None:
-            await anyio.to_thread.run_sync(_write_metadata, site, target, metadata)
-        await _uv(target, "check", ["pip", "check", "--python", python])
-        record = await anyio.to_thread.run_sync(_record, root, site, await _uv_version(target))
+        further: dict[str, Any] = {}
+        if target.document.environment.kind is Toolchain.PYTHON:
+            await _install(target, building, root, metadata)
+        else:
+            further = {"tools": dict(tools.versions), "places": [os.fspath(place) for place in tools.places]}
+            link_programs(tools, root)
+        if target.document.environment.kind is Toolchain.NODE:
+            further["modules"] = await install_modules(target, root, cache)
+        version = await _uv_version(target)
+        record = await anyio.to_thread.run_sync(_record, root, _site_packages(root), version, further)
         write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
         await anyio.to_thread.run_sync(_publish, root, final)
     finally:
@@ -156,6 +168,17 @@ async def _build(target: Target, final: Path, metadata: str | None) -> Environme
     if built is None:
         raise EnvironmentFault(f"{final}: the environment that was built cannot be read", slug="environment-failed")
     return built
+
+
+async def _install(target: Target, building: Path, root: Path, metadata: str | None) -> None:
+    lock = building / "requirements.lock"
+    lock.write_text(target.lock, encoding="utf-8")
+    options = ["--require-hashes", "--no-deps", "--no-build", "--link-mode", "copy", "--compile-bytecode"]
+    python = os.fspath(root / "bin" / "python")
+    await _uv(target, "install", ["pip", "install", "--python", python, *options, "-r", os.fspath(lock)])
+    if metadata is not None and target.name is not None:
+        await anyio.to_thread.run_sync(_write_metadata, _site_packages(root), target, metadata)
+    await _uv(target, "check", ["pip", "check", "--python", python])
 
 
 def _publish(root: Path, final: Path) -> None:
@@ -196,7 +219,7 @@ def _write_metadata(site: Path, target: Target, metadata: str) -> None:
     (folder / "RECORD").write_text("", encoding="utf-8")
 
 
-def _record(root: Path, site: Path, uv: str) -> dict[str, Any]:
+def _record(root: Path, site: Path, uv: str, further: Mapping[str, Any]) -> dict[str, Any]:
     packages = sorted(item.name.removesuffix(".dist-info") for item in site.glob("*.dist-info"))
     identity = {
         "python": platform.python_version(),
@@ -204,8 +227,10 @@ def _record(root: Path, site: Path, uv: str) -> dict[str, Any]:
         "platform": sysconfig.get_platform(),
         "packages": packages,
         "installed": digest_json(packages),
+        **{name: value for name, value in further.items() if name != "places"},
     }
-    return {"digest": digest_json(identity), "toolchain": {**identity, "uv": uv}, "tree": _tree(root)}
+    record = {"digest": digest_json(identity), "toolchain": {**identity, "uv": uv}, "tree": _tree(root)}
+    return {**record, "places": further["places"]} if further.get("places") else record
 
 
 async def _uv_version(target: Target) -> str:
@@ -226,7 +251,7 @@ async def _uv(target: Target, step: str, arguments: Sequence[str]) -> str:
 def _uv_fault(target: Target, step: str, text: str) -> EnvironmentFault | TaskError:
     chatter = ("Using Python", "Checked", "Resolved", "Prepared", "Installed", "Found")
     said = " ".join(" ".join(line for line in text.splitlines() if not line.startswith(chatter)).split())[-1500:]
-    where = target.folder / target.document.environment.lock
+    where = target.folder / str(target.document.environment.lock)
     if step == "check":
         return TaskError(
             f"{where}: incomplete: {said}",

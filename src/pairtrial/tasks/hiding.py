@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pairtrial.core.errors import TaskError
 from pairtrial.tasks.defects import Definition, definitions_in, first_line, parse_quietly
+from pairtrial.tasks.model import Cut
 
 Range = tuple[int, int]
 """First and last line, counted from 1."""
@@ -55,6 +56,45 @@ def hide_tests(root: Path, hidden: Iterable[str], visible: Iterable[str], *, tas
             continue
         text = path.read_bytes().decode("utf-8", "surrogateescape")
         path.write_bytes(_cut_tests(root, path, text, functions, task).encode("utf-8", "surrogateescape"))
+
+
+def cut_lines(root: Path, cuts: Iterable[Cut], *, task: str) -> None:
+    """Remove ranges of lines, for tests that are not found by their ids; a file that is left empty goes too."""
+    by_file: dict[str, list[Cut]] = {}
+    for item in cuts:
+        by_file.setdefault(item.file, []).append(item)
+    for file, ranges in by_file.items():
+        path = root / file
+        if path.is_symlink() or not path.is_file():
+            raise TaskError(f"{task}: cut: {file}: no such file in the target", slug="cannot-hide")
+        lines = path.read_bytes().split(b"\n")
+        for item in ranges:
+            if item.last > len(lines):
+                raise TaskError(
+                    f"{task}: cut: {file}: has only {len(lines)} lines, not {item.last}", slug="cannot-hide"
+                )
+        kept = [line for at, line in enumerate(lines, 1) if not any(item.first <= at <= item.last for item in ranges)]
+        if any(line.strip() for line in kept):
+            path.write_bytes(b"\n".join(kept))
+        else:
+            path.unlink()
+
+
+def hide_other_tests(root: Path, hidden: Iterable[str], handled: Iterable[str], *, task: str) -> None:
+    """For frameworks whose ids start with a file: remove every file with a hidden test that nothing else takes care of.
+
+    ``handled`` are files of which lines are cut, or that are hidden by name.
+    """
+    done = set(handled)
+    for file in sorted({item.partition("::")[0] for item in hidden} - done):
+        path = root / file
+        if path.is_symlink() or not path.is_file():
+            raise TaskError(
+                f"{task}: fail_to_pass: {file}: no such file in the target",
+                hint="say under 'cut' or 'hide' what the agent must not see",
+                slug="cannot-hide",
+            )
+        path.unlink()
 
 
 def hide_files(root: Path, files: Iterable[str], *, task: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +23,9 @@ from pairtrial.tasks.model import (
     TargetDocument,
     TaskDocument,
     TestsSpec,
+    Toolchain,
 )
+from pairtrial.tasks.npm_lock import read_npm_lock
 
 MAX_TEXT_BYTES = 32 << 20
 """A lock, baseline or prompt larger than this is refused."""
@@ -193,11 +196,12 @@ class _Loader:
             return None
         if document.id != name:
             self.problems.append(f"{path}: id: is {document.id!r}, but the folder is called {name!r}")
-        lock = self.text(path.parent / document.environment.lock)
+        pinned = document.environment.lock
+        lock = self.text(path.parent / pinned) if pinned is not None else ""
         baseline = self.text(path.parent / document.baseline) if self.needs_baseline else ""
         if lock is None or baseline is None:
             return None
-        ids = tuple(line for line in baseline.split("\n") if line)
+        ids = read_ids(baseline)
         target = Target(document, path.parent, lock, ids)
         self.problems.extend(_target_problems(target, self.needs_baseline))
         return target
@@ -219,6 +223,17 @@ class _Loader:
             self.problems.append(f"{path.parent / document.prompt}: empty; the agent would be told nothing")
         self.problems.extend(f"{path}: {line}" for line in _task_problems(document, target))
         return Task(document, path.parent, prompt, target)
+
+
+def read_ids(text: str) -> tuple[str, ...]:
+    """The ids of a baseline; one that a line cannot hold stands there as a JSON string."""
+    return tuple(json.loads(line) if line.startswith('"') else line for line in text.split("\n") if line)
+
+
+def written_id(test_id: str) -> str:
+    """An id as a baseline holds it."""
+    odd = "\n" in test_id or "\r" in test_id or test_id.startswith('"')
+    return json.dumps(test_id) if odd else test_id
 
 
 def load_pack(path: Path) -> Pack:
@@ -249,23 +264,52 @@ def _repeated(items: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(item for item in items if item in seen or seen.add(item)))  # type: ignore[func-returns-value]
 
 
+_TOOLCHAIN = {
+    Framework.PYTEST: Toolchain.PYTHON,
+    Framework.UNITTEST: Toolchain.PYTHON,
+    Framework.GO_TEST: Toolchain.GO,
+    Framework.CARGO_TEST: Toolchain.RUST,
+}
+"""Kind of environment that a framework needs; the others need node."""
+
+
 def _target_problems(target: Target, needs_baseline: bool) -> list[str]:
-    where = target.folder / target.document.environment.lock
-    pins, faults = read_lock(target.lock)
-    problems = [f"{where}: {line}" for line in faults]
-    names = [pin.name for pin in pins]
-    problems.extend(f"{where}: {name} is pinned twice" for name in _repeated(names))
-    if target.name is not None and canonicalize_name(target.name) in names:
-        # Otherwise the unbroken package lies in site-packages, readable for every agent.
-        problems.append(
-            f"{where}: pins the target {target.name} itself; compile the lock with --no-emit-package {target.name}"
-        )
-    if target.tests.framework is Framework.PYTEST and "pytest" not in names:
-        problems.append(f"{where}: does not pin pytest, which the tests need")
+    document = target.document
+    wanted = _TOOLCHAIN.get(document.tests.framework, Toolchain.NODE)
+    if document.environment.kind is not wanted:
+        where = target.folder / "target.yaml"
+        return [f"{where}: environment.kind: {document.tests.framework.value} needs {wanted.value}"]
+    problems = _lock_problems(target)
     listing = target.folder / target.document.baseline
     if not target.baseline and needs_baseline:
         problems.append(f"{listing}: no test ids")
     problems.extend(f"{listing}: {item!r} is listed twice" for item in _repeated(target.baseline)[:5])
+    return problems
+
+
+def _lock_problems(target: Target) -> list[str]:
+    where = target.folder / str(target.document.environment.lock)
+    if target.document.environment.kind is Toolchain.NODE:
+        packages, faults = read_npm_lock(target.lock)
+        names = {package.name for package in packages}
+        itself = target.name in names
+        problems = [f"{where}: {line}" for line in faults]
+        hint = "leave it out of the lock"
+    elif target.document.environment.kind is Toolchain.PYTHON:
+        pins, faults = read_lock(target.lock)
+        problems = [f"{where}: {line}" for line in faults]
+        listed = [pin.name for pin in pins]
+        names = set(listed)
+        problems.extend(f"{where}: {name} is pinned twice" for name in _repeated(listed))
+        itself = target.name is not None and canonicalize_name(target.name) in names
+        hint = f"compile the lock with --no-emit-package {target.name}"
+        if target.tests.framework is Framework.PYTEST and "pytest" not in names:
+            problems.append(f"{where}: does not pin pytest, which the tests need")
+    else:
+        return []
+    if itself:
+        # Otherwise the unbroken package lies in the environment, readable for every agent.
+        problems.append(f"{where}: pins the target {target.name} itself; {hint}")
     return problems
 
 

@@ -24,9 +24,9 @@ from pairtrial.sandbox.process import run
 from pairtrial.tasks.copying import copy_verified
 from pairtrial.tasks.defects import apply_defect
 from pairtrial.tasks.environment import Environment, build_environment
-from pairtrial.tasks.hiding import hide_files, hide_tests
+from pairtrial.tasks.hiding import cut_lines, hide_files, hide_other_tests, hide_tests
 from pairtrial.tasks.locking import building_folder, discard, locked
-from pairtrial.tasks.model import Framework
+from pairtrial.tasks.model import Framework, Toolchain
 from pairtrial.tasks.pack import Task
 from pairtrial.tasks.sources import source_for
 
@@ -37,6 +37,8 @@ COMMIT_DATE = 946684800
 """2000-01-01T00:00:00Z: date of the commit and of every file, so that neither tells when a task was prepared."""
 _IDENTITY = ("Maintainer", "maintainer@example.invalid")
 _MESSAGE = "Initial import"
+_EXCLUDED = {Toolchain.NODE: "/node_modules\n", Toolchain.RUST: "/target\n/Cargo.lock\n"}
+"""What a toolchain puts into a workspace beside the work; ``git status`` does not show it."""
 # Files are copied for every rollout: only size and whole seconds of the time may decide that one is unchanged, else
 # the first `git status` of every rollout would read the whole tree. An edit gets today's time and is always seen.
 _GIT_CONFIG = f"""[core]
@@ -154,7 +156,16 @@ def task_env(task: Task, prepared: Prepared, workspace: str, *, environment: str
         "PYTHONDONTWRITEBYTECODE": "1",
         "TZ": "UTC",
         "LC_ALL": "C.UTF-8",
+        **_SETTINGS.get(task.target.document.environment.kind, {}),
     }
+
+
+_SETTINGS: Mapping[Toolchain, Mapping[str, str]] = {
+    Toolchain.NODE: {"npm_config_offline": "true", "npm_config_update_notifier": "false"},
+    Toolchain.GO: {"GOPROXY": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false", "GOTELEMETRY": "off"},
+    Toolchain.RUST: {"CARGO_NET_OFFLINE": "true", "CARGO_TERM_COLOR": "never"},
+}
+"""Settings of a toolchain: it downloads nothing, neither packages nor itself."""
 
 
 _COMMANDS: Mapping[Framework, tuple[tuple[str, ...], str | None, bool]] = {
@@ -193,6 +204,8 @@ def _ingredients(task: Task) -> dict[str, Any]:
         "fail_to_pass": list(task.fail_to_pass),
         "baseline": digest_json(list(task.target.baseline)),
         "hide": list(task.document.hide),
+        **({"cut": [item.model_dump(mode="json") for item in task.document.cut]} if task.document.cut else {}),
+        **({"excluded": excluded} if (excluded := _EXCLUDED.get(task.target.document.environment.kind)) else {}),
     }
 
 
@@ -219,6 +232,9 @@ async def _build(task: Task, cache: Path, final: Path) -> dict[str, str]:
         await source_for(task.target).materialise(cache, defective)
         await anyio.to_thread.run_sync(_fold, task, defective, visible)
         commit = await _commit(visible)
+        if excluded := _EXCLUDED.get(task.target.document.environment.kind):
+            (visible / ".git" / "info").mkdir()
+            (visible / ".git" / "info" / "exclude").write_text(excluded, encoding="utf-8")
         record = await anyio.to_thread.run_sync(_describe, defective, visible, commit)
         write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
         if final.exists():
@@ -232,12 +248,30 @@ async def _build(task: Task, cache: Path, final: Path) -> dict[str, str]:
 def _fold(task: Task, defective: Path, visible: Path) -> None:
     apply_defect(defective, task.defect, task=task.id)
     shutil.copytree(defective, visible, symlinks=True)
-    hide_tests(visible, task.fail_to_pass, task.pass_to_pass, task=task.id)
-    hide_files(visible, task.document.hide, task=task.id)
+    _hide(task, visible)
     for root in (defective, visible):
         _drop_empty_folders(root)
         for entry in walk_tree(root):
             os.utime(entry.source, (COMMIT_DATE, COMMIT_DATE), follow_symlinks=False)
+
+
+def _hide(task: Task, visible: Path) -> None:
+    framework, document = task.target.tests.framework, task.document
+    if framework in (Framework.PYTEST, Framework.UNITTEST):
+        hide_tests(visible, task.fail_to_pass, task.pass_to_pass, task=task.id)
+    else:
+        handled = [item.file for item in document.cut] + list(document.hide)
+        by_file = framework not in (Framework.GO_TEST, Framework.CARGO_TEST)
+        if not by_file and not handled:
+            raise TaskError(
+                f"{task.id}: nothing hides the tests of fail_to_pass",
+                hint=f"{framework.value} ids name no file: say under 'cut' or 'hide' what the agent must not see",
+                slug="cannot-hide",
+            )
+        if by_file:
+            hide_other_tests(visible, task.fail_to_pass, handled, task=task.id)
+    cut_lines(visible, document.cut, task=task.id)
+    hide_files(visible, document.hide, task=task.id)
 
 
 def _drop_empty_folders(root: Path) -> None:

@@ -75,7 +75,8 @@ class Condition:
         changed = replace(invocation, env=env)
         if self.place is not None and "order" in self.aspects:
             changed = _shuffled(changed, suite, framework, self.place.shuffle)
-        if self.place is not None and "clock" in self.aspects and (library := clock_library()):
+        library = None if framework in OWN_CLOCK else clock_library()
+        if self.place is not None and "clock" in self.aspects and library:
             # For the runner alone: the sandbox's own programs must not be loaded with the library. The monotonic clock is
             # shifted as well; where it is not, waits of threads fail with EINVAL.
             shift = ("env", f"LD_PRELOAD={library}", f"FAKETIME=@{self.place.clock}")
@@ -133,10 +134,17 @@ def clock_library() -> str | None:
     return None
 
 
+OWN_CLOCK = {
+    "go-test": "time zone only (go asks the kernel itself)",
+    "cargo-test": "time zone only (cargo compares times of files and hangs)",
+}
+"""Frameworks for which the clock cannot be shifted by a library."""
+
+
 def clock_method(framework: str) -> str:
     """How another clock is made for a framework, in words for the record."""
-    if framework == "go-test":
-        return "time zone only (go asks the kernel itself)"
+    if framework in OWN_CLOCK:
+        return OWN_CLOCK[framework]
     return "libfaketime" if clock_library() else "a time zone nearly a day ahead (libfaketime is not installed)"
 
 

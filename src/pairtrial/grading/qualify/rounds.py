@@ -34,7 +34,7 @@ class Where:
     def sandbox(self, prepared: Prepared, label: str, *further: Path) -> Sandbox:
         """A fresh sandbox with the task's environment, not yet prepared."""
         environment = prepared.environment
-        places = dict.fromkeys((environment.root, environment.base, *further))
+        places = dict.fromkeys((environment.root, environment.base, *environment.places, *further))
         limits = Limits(wall_s=prepared.task.target.tests.timeout_s * SLOWER)
         mounts = tuple(Mount(path, str(path)) for path in places)
         return make_sandbox(self.kind, SandboxSpec(label=label, scratch=self.scratch, mounts=mounts, limits=limits))
