@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pairtrial.core.canonical import tree_digest
 from pairtrial.grading import Grade, Work, capture, grade
-from pairtrial.sandbox import Limits, Sandbox, SandboxSpec, make_sandbox
+from pairtrial.sandbox import Limits, Mount, Sandbox, SandboxSpec, make_sandbox
 from pairtrial.tasks.environment import Environment
 from pairtrial.tasks.model import TargetDocument, TaskDocument
 from pairtrial.tasks.pack import Target, Task
@@ -73,10 +73,16 @@ class Case:
         return capture(self.prepared.visible, workspace)
 
     async def grade(
-        self, work: Work | Mapping[str, str | bytes | None], *, timeout_s: float = 60.0, scratch: Path | None = None
+        self,
+        work: Work | Mapping[str, str | bytes | None],
+        *,
+        timeout_s: float = 60.0,
+        scratch: Path | None = None,
+        kind: str = "local",
+        limits: Limits | None = None,
     ) -> Grade:
-        """Grade it in a fresh local sandbox."""
-        sandbox = self.sandbox(scratch)
+        """Grade it in a fresh sandbox."""
+        sandbox = self.sandbox(scratch, kind, limits)
         await sandbox.prepare()
         try:
             done = work if isinstance(work, Work) else self.work(work)
@@ -84,10 +90,16 @@ class Case:
         finally:
             await sandbox.destroy()
 
-    def sandbox(self, scratch: Path | None = None) -> Sandbox:
-        """A fresh local sandbox, not yet prepared."""
-        place = scratch or self.root / "scratch"
-        return make_sandbox("local", SandboxSpec(label="test", scratch=place, limits=Limits(wall_s=300.0)))
+    def sandbox(self, scratch: Path | None = None, kind: str = "local", limits: Limits | None = None) -> Sandbox:
+        """A fresh sandbox, not yet prepared; it sees the environment and its interpreter."""
+        folders = dict.fromkeys((str(self.prepared.environment.root), sys.prefix, sys.base_prefix))
+        spec = SandboxSpec(
+            label="test",
+            scratch=scratch or self.root / "scratch",
+            mounts=tuple(Mount(Path(folder), folder) for folder in folders),
+            limits=limits or Limits(wall_s=300.0),
+        )
+        return make_sandbox(kind, spec)
 
     def without_hidden(self, files: Mapping[str, str | bytes | None]) -> Case:
         """The same with another visible tree, as the hiding of tests makes it."""
