@@ -71,4 +71,4 @@ def test_a_namespace_has_two_users_and_a_listener_that_only_it_sees() -> None:
     shown = subprocess.run(command, capture_output=True, text=True, check=False, pass_fds=(made.user, made.net))
     assert shown.stdout.split() == ["0", "0", "1", "61000", "61000", "1", "1", "none"]
     made.close()
-    assert (made.user, made.net, made.listener) == (None, None, None)
+    assert repr(made) == "Namespaces(user=None, net=None, listener=None)"

@@ -78,6 +78,7 @@ class AttachedProcess(SteppedProcess):
     async def _kill_now(self) -> None:
         self._killed = True
         await self._at.signal_all("KILL")
+        self._close_input()  # else the engine goes on waiting for it
         self._over_at = time.monotonic() + LINGER_S
 
     async def _step(self) -> None:
@@ -90,7 +91,8 @@ class AttachedProcess(SteppedProcess):
             if events & selectors.EVENT_READ:
                 ended = self._read()
         if self._ended_by_itself and not self._cleared and not ended:
-            self._cleared = True  # the command is over, but the engine waits for those that hold its output
+            self._cleared = True  # the command is over, but the engine waits for those that hold its output or input
+            self._close_input()
             self._survivors = await self._at.clear()
             self._over_at = time.monotonic() + LINGER_S
         if not ended and not self._ended_by_itself:
