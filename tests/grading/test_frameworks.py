@@ -5,6 +5,8 @@ The expected words are those of the table in ``docs/grading.md``. One required t
 
 from __future__ import annotations
 
+import json
+import random
 import resource
 import shutil
 import subprocess
@@ -17,8 +19,9 @@ from grading_cases import ADD, FILES, FIXED, make_case, tool_environment
 from grading_cases import Case as Prepared
 
 from pairtrial.core.status import Status
-from pairtrial.grading.frameworks.base import COUNTS_AS_PASS
+from pairtrial.grading.frameworks.base import COUNTS_AS_PASS, Outcome
 from pairtrial.grading.frameworks.meanings import MEANINGS, Case, tables
+from pairtrial.grading.observe import run_suite
 
 pytestmark = pytest.mark.anyio
 Require = Callable[..., None]
@@ -759,3 +762,26 @@ async def test_twenty_thousand_tests_in_bounded_memory(tmp_path: Path) -> None:
     assert (found.status, found.passed, found.required) == (Status.UNRESOLVED, 20_000, 20_001)
     assert found.checks == {ADD: "passed", ids[-1]: "failed"}
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # KiB
+
+
+async def test_pytest_ids_are_those_of_pytest_whatever_is_in_them(tmp_path: Path) -> None:
+    """Oracle: what pytest itself calls its items, written to a file by the target's conftest."""
+    chance = random.Random(5)
+    alphabet = "ab 1[]:/\\'\"\n\t\x00\x1b\x7fé日\U0001f600%-_+=,;#@!{}()<>|~`^&*?$."
+    values = ["".join(chance.choices(alphabet, k=chance.randint(0, 12))) for _ in range(150)]
+    listing = tmp_path / "ids.json"
+    conftest = (
+        "import json\n\ndef pytest_collection_finish(session):\n    ids = [item.nodeid for item in session.items]\n"
+    )
+    conftest += f"    open({str(listing)!r}, 'w').write(json.dumps(ids))\n"
+    body = f"import pytest\n\n\n@pytest.mark.parametrize('v', {values!r})\ndef test_odd(v):\n    assert len(v) < 12\n"
+    case = make_case(tmp_path, {**FILES, "conftest.py": conftest, "tests/test_odd.py": body})
+    sandbox = case.sandbox()
+    await sandbox.prepare()
+    seen = await run_suite(case.prepared, b"", sandbox, timeout_s=60, label="work")
+    await sandbox.destroy()
+    theirs = json.loads(listing.read_text())
+    assert [name for name, _ in seen.run.tests] == theirs
+    odd = {name: outcome for name, outcome in seen.run.tests if "test_odd[" in name}
+    assert len(odd) == len(values)
+    assert [outcome is Outcome.PASSED for outcome in odd.values()] == [len(value) < 12 for value in values]

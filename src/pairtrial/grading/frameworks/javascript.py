@@ -35,7 +35,7 @@ class _JavaScript:
 
     def invocation(self, suite: Suite) -> Invocation:
         stem, good, bad = word(), word(), word()
-        file = f"{self.folder(suite)}{stem}{self.suffix}"
+        file = f"{self.folder(suite)}{stem}{self.ending(suite)}"
         key = secrets.token_bytes(32)
         argv = self.arguments(suite, f"{suite.tools}/{self.reporter}", file)
         return Invocation(
@@ -48,10 +48,22 @@ class _JavaScript:
             tools={name: program(name).encode() for name in ("channel.cjs", self.reporter)},
         )
 
+    def ending(self, suite: Suite) -> str:
+        """End of the canary file's name."""
+        return self.suffix
+
     def folder(self, suite: Suite) -> str:
         """Folder of the canary file: beside the required tests, where the target's own patterns look."""
         file = suite.required[0].partition("::")[0] if suite.required else ""
         return file.rpartition("/")[0] + "/" if "/" in file else ""
+
+
+class _Matched(_JavaScript):
+    """The runner finds test files by patterns of the target's own, so the canary is called like its neighbours."""
+
+    def ending(self, suite: Suite) -> str:
+        name = suite.required[0].partition("::")[0].rpartition("/")[2] if suite.required else ""
+        return "." + name.partition(".")[2] if "." in name else self.suffix
 
 
 class NodeTest(_JavaScript):
@@ -68,7 +80,7 @@ class NodeTest(_JavaScript):
         return [*command[:at], *options, *command[at:], canary]
 
 
-class Vitest(_JavaScript):
+class Vitest(_Matched):
     """vitest 3 and 4: the reporter runs in the main process, the tests in workers."""
 
     name = "vitest"
@@ -80,7 +92,7 @@ class Vitest(_JavaScript):
         return [*suite.command, f"--reporter={reporter}", "--bail=0", *([canary] if paths else [])]
 
 
-class Jest(_JavaScript):
+class Jest(_Matched):
     """jest: the reporter runs in the main process, the tests in contexts or workers."""
 
     name = "jest"

@@ -59,7 +59,7 @@ class Reporter:
         self._start: dict[tuple[str, str], tuple[int, int]] = {}
         self._plugins: set[int] = set()
         self._hooks: dict[int, tuple[int, int]] = {}
-        self._bodies: dict[Any, tuple[int, int]] = {}
+        self._bodies: dict[Any, tuple[tuple[int, int], tuple[int, int]]] = {}
         self._config: Any = None
 
     # ---- ids -------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Reporter:
         for start in range(0, len(names), 1000):
             self._channel.say("ids", names[start : start + 1000])
         self._index = {item: number for number, item in enumerate(items)}
-        self._bodies = {item: identity(self._body(item)) for item in items}
+        self._bodies = {item: (identity(self._body(item)), identity(vars(item).get("_obj"))) for item in items}
         self._channel.say("decoys", [self._index[item] for item in items if item in self._decoys])
         return result
 
@@ -202,12 +202,12 @@ class Reporter:
         return inspect.getattr_static(holder, getattr(item, "originalname", None) or "", None)
 
     def _is_exchanged(self, item: Any) -> bool:
-        """True when what ran is not the function that was collected (plugins of the environment may wrap it)."""
+        """True when what ran is not what was collected (plugins of the environment may wrap it)."""
         known = self._bodies.get(item)
-        if known is None or "runtest" in vars(item) or identity(self._body(item)) != known:
+        if known is None or "runtest" in vars(item) or identity(self._body(item)) != known[0]:
             return True
         inner = getattr(vars(item).get("_obj"), "__func__", vars(item).get("_obj"))
-        if item in self._decoys or inner is None or not isinstance(inner, FunctionType) or identity(inner) == known:
+        if not isinstance(inner, FunctionType) or identity(inner) in known:
             return False
         return not inner.__code__.co_filename.startswith((sys.prefix, sys.base_prefix))
 
