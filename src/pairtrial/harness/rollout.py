@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from pairtrial.harness.wiring import (
     complete_startup,
     make_terms,
     provider_failure,
+    secret_values,
     wire_log,
     wire_record,
     wire_usage,
@@ -195,8 +195,9 @@ async def _run_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cours
     course.setup_s = time.monotonic() - begun
     launched = time.monotonic()
     session = adapter.session(agent, invocation, arm.expected, delivered.place)
+    halted, cleared = _halted(experiment, course), course.ledger.clear if course.ledger else None
     trial = await run_agent(
-        sandbox, delivered.argv, delivered.env, session, arm.expected, agent.limits.wall_s, _halted(experiment, course)
+        sandbox, delivered.argv, delivered.env, session, arm.expected, agent.limits.wall_s, halted, cleared
     )
     course.trial = trial
     course.agent_s = time.monotonic() - launched
@@ -289,7 +290,7 @@ def _receipt(
             cache=experiment.cache,
             program=Path(__file__).resolve().parents[3],
         ),
-        secrets=_secrets(experiment, course),
+        secrets=secret_values(experiment.route, experiment.arms.values(), course.ledger),
     )
     trial, files = course.trial, {}
     if trial is not None:
@@ -341,17 +342,6 @@ def _receipt(
         files={},
         journal_prev="0" * 64,
     ), files  # fmt: skip
-
-
-def _secrets(experiment: Experiment, course: Course) -> dict[str, str]:
-    """Name → value of everything that must not reach a record, whoever printed it."""
-    names = {experiment.route.credential} if experiment.route else set()
-    for arm in experiment.arms.values():
-        names |= set(arm.provider.config.credentials) if arm.provider else set()
-    secrets = {name: os.environ[name] for name in names if name and os.environ.get(name)}
-    if course.ledger is not None:
-        secrets["gateway-token"] = course.ledger.token
-    return secrets
 
 
 def _startup(trial: Trial | None, redactor: Redactor) -> StartupRecord | None:

@@ -167,11 +167,13 @@ async def run_agent(
     expected: Expected,
     wall_s: float,
     halted: Callable[[], str | None] = _goes_on,
+    cleared: Callable[[], None] | None = None,
 ) -> Trial:
     """Start the agent and hold the conversation to its end.
 
     It is stopped at once when what it started with is not the arm's, when ``halted`` (asked ten times a second) gives
-    a reason, and a short grace after its last word.
+    a reason, and a short grace after its last word. ``cleared`` is called once it has said what it started with and that
+    was right.
     """
     trial = Trial()
     process = await sandbox.start(argv, env=env, cwd=sandbox.workspace, timeout_s=wall_s)
@@ -183,6 +185,8 @@ async def run_agent(
                 reply = trial.hear(line.rstrip(b"\n"), session, expected)
                 if trial.problems or trial.voids or trial.halted:
                     break
+                if trial.startup is not None and cleared is not None:
+                    cleared()
                 await _say(process, reply)
         finally:
             with anyio.CancelScope(shield=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +13,7 @@ import zstandard
 
 from pairtrial.core.errors import PlanError
 from pairtrial.harness.agents import AgentAdapter, Expected
+from pairtrial.harness.delivery import Arm
 from pairtrial.harness.events import ServerStatus
 from pairtrial.harness.gateway import ENDPOINTS, Family, HostedServer, Ledger, Request, Route, Terms
 from pairtrial.harness.gateway.wire import texts, tool_names
@@ -83,6 +84,7 @@ def make_terms(
         cap_usd=cap_usd,
         check=check,
         expected=expected,
+        hold=adapter.starts_first,
         turns=None if adapter.counts_turns else agent.limits.turns,
         hosted={
             name: HostedServer(server.url, server.credential, server.header)
@@ -160,10 +162,21 @@ def provider_failure(ledger: Ledger) -> str | None:
     return None
 
 
+def secret_values(route: Route | None, arms: Iterable[Arm], ledger: Ledger | None) -> dict[str, str]:
+    """Name → value of everything that must not reach a record, whoever printed it."""
+    names = {route.credential} if route else set()
+    for arm in arms:
+        names |= set(arm.provider.config.credentials) if arm.provider else set()
+    secrets = {name: os.environ[name] for name in names if name and os.environ.get(name)}
+    if ledger is not None:
+        secrets["gateway-token"] = ledger.token
+    return secrets
+
+
 def wire_usage(ledger: Ledger, model: str) -> tuple[Usage, ...]:
     """Usage as the wire said it: what counts, whatever the agent reports about itself."""
     tokens = ledger.tokens
-    asked = [item for item in ledger.exchanges if item.refused is None and item.dialect != "unknown"]
+    asked = [item for item in ledger.exchanges if item.refused is None and (item.status is not None or item.charged)]
     if not asked:
         return ()
     writes = [n for n in (tokens.cache_write, tokens.cache_write_1h) if n is not None]

@@ -182,6 +182,8 @@ class AgentAdapter(Protocol):
     """What its startup event gives evidence of."""
     wire_tools: bool
     """Whether `own_tools` are the names in its requests, so that nothing else may stand there."""
+    starts_first: bool
+    """Whether its startup event comes before its first request, which is then held back until the event is checked."""
     counts_turns: bool
     """Whether it keeps the turn limit itself; if not, the gateway does."""
     volatile: frozenset[str]
@@ -231,6 +233,7 @@ class Adapter:
     mcp_file: str = MCP_FILE
     covers: frozenset[str] = EVERYTHING
     wire_tools: bool = False
+    starts_first: bool = True
     counts_turns: bool = True
     volatile: frozenset[str] = frozenset()
 

@@ -40,6 +40,7 @@ class OpenCodeAdapter(NativeAdapter):
 
     mcp_file = ".config/pairtrial/opencode.json"
     covers = frozenset[str]()
+    starts_first = False
     own_files = ("opencode.py", "opencode.yaml")
 
     def __init__(self) -> None:

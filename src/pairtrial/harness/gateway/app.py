@@ -26,6 +26,7 @@ HOP_BY_HOP = frozenset(
      "upgrade", "host", "content-length")
 )  # fmt: skip
 SECRET_HEADERS = frozenset(("x-api-key", "authorization", "x-goog-api-key", "cookie", "api-key"))
+HOLD_S, HOLD_STEP_S = 20.0, 0.005
 TIMEOUT = httpx.Timeout(connect=15.0, read=900.0, write=60.0, pool=30.0)
 
 
@@ -68,7 +69,8 @@ class Gateway:
         return ledger
 
     def close(self, ledger: Ledger) -> None:
-        """From now on the token opens nothing."""
+        """From now on the token opens nothing, and a request that was held back goes nowhere."""
+        ledger.closed = True
         self._ledgers.pop(ledger.token, None)
 
     @property
@@ -98,6 +100,8 @@ class Gateway:
         if request is None or request.family is not ledger.terms.route.family:
             return self._turn_away(ledger, http, path, raw)
         exchange = ledger.open(request, path, raw)
+        if request.main and ledger.terms.hold:
+            await _cleared(ledger)
         if why := _not_allowed(ledger, request):
             exchange.refused, exchange.status = why, 403
             return _refuse(request.dialect, path, 403, why)
@@ -159,8 +163,19 @@ class Gateway:
             self._client = None
 
 
+async def _cleared(ledger: Ledger) -> None:
+    """Wait until the harness has seen and checked the agent's startup event: only then may a token be spent."""
+    for _ in range(int(HOLD_S / HOLD_STEP_S)):
+        if ledger.cleared or ledger.problems or ledger.closed:
+            return
+        await anyio.sleep(HOLD_STEP_S)
+    ledger.problem("the agent asked its model before it said what it had started with")
+
+
 def _not_allowed(ledger: Ledger, request: Request) -> str | None:
     terms = ledger.terms
+    if ledger.closed:
+        return "pairtrial: the rollout is over"
     if request.model != terms.model:
         return f"pairtrial: the plan registers {terms.model}, this request asks for {str(request.model)[:100]}"
     if ledger.problems:

@@ -49,6 +49,8 @@ class Terms:
     """Looks at the first request with tools before it leaves; what it returns ends the rollout."""
     expected: Expected | None = None
     """The arm as registered, for the record of what the wire said."""
+    hold: bool = False
+    """Hold the first request with tools back until the rollout is cleared."""
     turns: int | None = None
     """Answers to requests with tools after which no further one is let through."""
     hosted: Mapping[str, HostedServer] = field(default_factory=dict)
@@ -93,6 +95,9 @@ class Ledger:
         """What was wrong on the wire: the rollout is void."""
         self.capped = False
         """A request was held back by a cap."""
+        self.cleared = False
+        """What the agent said that it started with was checked and is right."""
+        self.closed = False
         self.turned = False
         """A request was held back by the turn limit."""
         self.relayed = 0
@@ -186,6 +191,10 @@ class Ledger:
         strangers = [name for name in exchange.served if name not in self.terms.served]
         if strangers:
             self.problem(f"asked for {self.terms.model}, {', '.join(strangers)} answered")
+
+    def clear(self) -> None:
+        """Let the agent's first request through."""
+        self.cleared = True
 
     def problem(self, text: str) -> None:
         """Enter what makes the rollout void."""
