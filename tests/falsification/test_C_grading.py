@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 from grading_cases import ADD, ARGS, BROKEN, FILES, FIXED, MORE, MUL, TESTS, Case, make_case
+from rollout_cases import HEAD, make_laboratory
 
 import pairtrial.grading
 from pairtrial.core.errors import GradeError, SandboxError
-from pairtrial.core.status import Status
+from pairtrial.core.status import Status, StopReason
 from pairtrial.grading import Grade, capture, grade, grade_from_report
 from pairtrial.sandbox import ExecResult, Sandbox
 from pairtrial.sandbox.local import LocalSandbox
@@ -628,6 +629,19 @@ async def test_C12_work_of_an_agent_that_was_killed_is_graded(case: Case) -> Non
     await agent.destroy()
 
 
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("fix(); done('turn_limit')", StopReason.TURN_LIMIT),
+        ("fix(); done('gave_up')", StopReason.GAVE_UP),
+        ("fix(); os.kill(os.getpid(), 11)", StopReason.CRASHED),
+    ],
+)
+async def test_C12_work_left_at_a_limit_or_crash_is_graded(tmp_path: Path, script: str, reason: StopReason) -> None:
+    receipt, _ = await make_laboratory(tmp_path, f"{HEAD}start(); {script}").attempt()
+    assert (receipt.status, receipt.stop_reason) == (Status.RESOLVED, reason)
+
+
 class Failing(LocalSandbox):
     """A sandbox whose command meets a fault of the machine."""
 
@@ -700,10 +714,22 @@ def test_C14_grading_never_imports_or_executes_what_it_grades() -> None:
                 assert method not in {"import_module", "run_path", "run_module", "exec_module"}, path
 
 
-async def test_C15_the_word_success_is_worth_nothing(case: Case) -> None:
-    code = "import sys\nprint('SUCCESS: all tests passed')\nsys.stderr.write('API error\\n')\n"
-    found = await case.grade({"calc.py": code + BROKEN, "RESULT.md": "All tests pass now.\n"})
-    assert found.status is Status.UNRESOLVED
+LIES = {
+    "finished, and did nothing": ("done('finished')", StopReason.FINISHED, Status.UNRESOLVED),
+    "finished, with its own error flag": ("done('finished', error=True)", StopReason.CRASHED, Status.UNRESOLVED),
+    "finished, then killed": ("done('finished'); os.kill(os.getpid(), 9)", StopReason.CRASHED, Status.UNRESOLVED),
+    "finished, then exit code 1": ("done('finished'); sys.exit(1)", StopReason.CRASHED, Status.UNRESOLVED),
+    "fixed, then an error": ("fix(); done('finished', error=True)", StopReason.CRASHED, Status.RESOLVED),
+    "fixed, and says that it failed": ("fix(); done('crashed', error=True)", StopReason.CRASHED, Status.RESOLVED),
+    "not a word": ("fix()", StopReason.CRASHED, Status.RESOLVED),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+async def test_C15_the_agents_own_word_decides_nothing(tmp_path: Path, name: str) -> None:
+    script, reason, status = LIES[name]
+    receipt, _ = await make_laboratory(tmp_path, f"{HEAD}start(); {script}").attempt()
+    assert (receipt.stop_reason, receipt.status) == (reason, status), receipt.reason
 
 
 # --------------------------------------------------------------------------------------------------------- blindness
