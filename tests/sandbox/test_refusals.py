@@ -17,6 +17,7 @@ import pytest
 from pairtrial.core.errors import ExitCode, SandboxError, SandboxUnavailableError
 from pairtrial.sandbox import Isolation, Limits, Sandbox, SandboxSpec, make_sandbox
 from pairtrial.sandbox.disk import mount_tmpfs, unmount_below
+from pairtrial.sandbox.docker import DockerSandbox
 from pairtrial.sandbox.engine import Engine, engine, forget_engines, speaking
 
 pytestmark = pytest.mark.anyio
@@ -183,6 +184,25 @@ async def test_a_container_removed_from_outside_is_a_lost_sandbox(
     assert caught.value.slug == "container-lost"
     await sandbox.destroy()
     assert list(spec.scratch.iterdir()) == []
+
+
+@pytest.mark.usefixtures("docker_engine")
+async def test_an_engine_whose_processes_we_cannot_see_is_started_anew_to_end_them(
+    spec: SandboxSpec, env: Env, alive: Callable[[str], list[int]]
+) -> None:
+    """As with an engine in a virtual machine: no control group in sight, so no signal can be sent."""
+    sandbox = DockerSandbox(replace(spec, image=IMAGE))
+    await sandbox.prepare()
+    sandbox.inmates.folders.clear()
+    late = await sandbox.exec(
+        ["sh", "-c", "trap '' TERM; sleep 765432 & sleep 765432; sleep 9"], env=env, timeout_s=0.5
+    )
+    assert late.timed_out and alive("sleep\0765432") == []
+    sandbox.inmates.folders.clear()
+    left = await sandbox.exec(["sh", "-c", "setsid sleep 765433 & exit 3"], env=env, timeout_s=30)
+    assert left.exit_code == 3 and "sleep" in left.survivors and alive("sleep\0765433") == []
+    assert (await sandbox.exec(["true"], env=env, timeout_s=20)).ok
+    await sandbox.destroy()
 
 
 def test_errors_of_the_engine_become_ours() -> None:

@@ -17,6 +17,8 @@ from pairtrial.sandbox.stepped import GRACE_S, PIECE, SteppedProcess
 from pairtrial.sandbox.wrapper import TAIL_BYTES, read_tail
 
 HEADER = 8
+RETRY_S = 0.05
+"""Time between two attempts to kill."""
 LINGER_S = 5.0
 """How long to wait for the end of the stream once every process of the command is dead."""
 
@@ -97,6 +99,8 @@ class AttachedProcess(SteppedProcess):
             self._over_at = time.monotonic() + LINGER_S
         if not ended and not self._ended_by_itself:
             await self._obey_limits()
+            if self._killed:  # it may have been killed before the engine had started it
+                await self._at.signal_all("KILL")
         if ended or (self._over_at is not None and time.monotonic() > self._over_at):
             await self._finish()
 
@@ -111,7 +115,9 @@ class AttachedProcess(SteppedProcess):
             await self._kill_now()
 
     def _patience(self) -> float:
-        due = [60.0] if self._limit is not None or self._killed else [self._until_limit()]
+        if self._killed:
+            return RETRY_S
+        due = [60.0] if self._limit is not None else [self._until_limit()]
         due += [at - time.monotonic() for at in (self._kill_at, self._over_at) if at is not None]
         return max(0.0, min(due))
 

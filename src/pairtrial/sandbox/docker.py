@@ -53,6 +53,8 @@ class DockerSandbox(HostFolders):
         self._inmates: Inmates | None = None
         self._running: set[AttachedProcess] = set()
         self._execs: dict[AttachedProcess, str] = {}
+        self._restarted: list[AttachedProcess | None] = []
+        """Commands for whose end the container was started anew."""
         self._relay: Relay | None = None
         self._spaces = Namespaces()
         self._foreign: set[str] = set()
@@ -263,13 +265,16 @@ class DockerSandbox(HostFolders):
         root = await self._root_of(process)
         if word == "TERM":
             inmates.tell(inmates.commands() if root is None else inmates.below(root), signal.SIGTERM)
-        elif not inmates.visible or not await anyio.to_thread.run_sync(inmates.end, root):
+        elif inmates.visible and await anyio.to_thread.run_sync(inmates.end, root):
+            return
+        elif process not in self._restarted:
+            self._restarted.append(process)
             await anyio.to_thread.run_sync(self._restart)
 
     async def _clear(self, process: AttachedProcess | None) -> tuple[str, ...]:
         inmates = self.inmates
         if not inmates.visible:
-            return ()
+            return await anyio.to_thread.run_sync(self._clear_blindly, process)
         root = await self._root_of(process)
         if root is not None:
             await anyio.to_thread.run_sync(inmates.end, root)
@@ -278,6 +283,17 @@ class DockerSandbox(HostFolders):
         if left and not await anyio.to_thread.run_sync(inmates.end):
             await anyio.to_thread.run_sync(self._restart)
         return tuple(sorted(left))
+
+    def _clear_blindly(self, process: AttachedProcess | None) -> tuple[str, ...]:
+        """The same where we cannot signal processes: the engine says who is left, and a fresh start ends them."""
+        if any(one is not process and not one.ended for one in self._running):
+            return ()  # cannot be told from the others' processes; those end with the last command
+        with speaking("listing processes"):
+            shown = self.engine.api.top(self._container, "-eo pid,uid,comm")["Processes"] or []
+        left = sorted(row[2] for row in shown if row[1] != str(KEEPER))
+        if left:
+            self._restart()
+        return tuple(left)
 
     def _restart(self) -> None:
         """The last means against processes that we cannot kill: the container with all in it, then a fresh start."""
