@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -185,25 +186,44 @@ def differences(one: Any, two: Any, where: str = "") -> list[tuple[str, Any, Any
             found += differences(one.get(key), two.get(key), f"{where}.{key}" if where else key)
         return found
     if isinstance(one, list) and isinstance(two, list):
-        left, right = _keyed(one, where), _keyed(two, where)
         found = []
-        for key in [*left, *(key for key in right if key not in left)]:
-            found += differences(left.get(key), right.get(key), f"{where}[{key}]")
+        for key, left, right in _paired(one, two, where):
+            found += differences(left, right, f"{where}[{key}]")
         return found
     if one == two or (one is not None and two is not None and canonical_json(one) == canonical_json(two)):
         return []
     return [(where or "(body)", one, two)]
 
 
-def _keyed(items: list[Any], where: str) -> dict[str, Any]:
+def _paired(one: list[Any], two: list[Any], where: str) -> Iterator[tuple[str, Any, Any]]:
+    """Elements that belong together: tools by name, anything else aligned, so that an insertion shifts nothing."""
     if where.split(".")[-1] in ("tools", "functionDeclarations"):
-        table: dict[str, Any] = {}
-        for number, item in enumerate(items):
-            function = item.get("function", item) if isinstance(item, dict) else {}
-            name = function.get("name") if isinstance(function, dict) else None
-            table[str(name) if name else f"#{number}"] = item
-        return table
-    return {str(number): item for number, item in enumerate(items)}
+        left, right = _by_name(one), _by_name(two)
+        for key in [*left, *(key for key in right if key not in left)]:
+            yield key, left.get(key), right.get(key)
+        return
+    texts = [[canonical_json(item) for item in items] for items in (one, two)]
+    matcher = difflib.SequenceMatcher(None, texts[0], texts[1], autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        # What was inserted stands before what was changed: agents put context in front of the prompt.
+        extra = max(0, (d - c) - (b - a))
+        for number in range(c, c + extra):
+            yield str(number), None, two[number]
+        for left_at, right_at in zip_longest(range(a, b), range(c + extra, d)):
+            before = one[left_at] if left_at is not None else None
+            after = two[right_at] if right_at is not None else None
+            yield str(left_at if right_at is None else right_at), before, after
+
+
+def _by_name(items: list[Any]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for number, item in enumerate(items):
+        function = item.get("function", item) if isinstance(item, dict) else {}
+        name = function.get("name") if isinstance(function, dict) else None
+        table[str(name) if name else f"#{number}"] = item
+    return table
 
 
 def explain(item: tuple[str, Any, Any], provider: Provider | None, experiment: Experiment, arm: str) -> Difference:
