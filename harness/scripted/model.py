@@ -44,6 +44,15 @@ WORKSPACES = (
 KINDS = {"status", "cut", "raw", "sleep", "model", "stop", "message", "headers"}
 
 
+CALLS = ("function_call", "custom_tool_call")
+
+
+def ends_answer(item: dict[str, Any], following: dict[str, Any]) -> bool:
+    """Whether an input item is the last of an answer: a call, or text that no call follows."""
+    text = item.get("type") == "message" and item.get("role") == "assistant"
+    return item.get("type") in CALLS or (text and following.get("type") not in CALLS)
+
+
 def answered(request: Request) -> int:
     """How many answers the conversation holds."""
     body = request.body
@@ -52,7 +61,7 @@ def answered(request: Request) -> int:
     if request.dialect == "responses":
         items = body.get("input")
         items = items if isinstance(items, list) else []
-        return sum(item.get("type") in ("function_call", "custom_tool_call") for item in items)
+        return sum(map(ends_answer, items, [*items[1:], {}]))
     return sum(item.get("role") == "assistant" for item in body.get("messages", []))
 
 

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 import zstandard
 from agent_cases import FIX, agent_laboratory, agent_plan, lines, present, shelf
 from engine_fixtures import IMAGE
+from rollout_cases import PROMPT
 
 from pairtrial.core.status import Status, StopReason
+from pairtrial.harness.agents.base import NEXT_TURN
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(240)]
 AGENTS = [
@@ -232,3 +235,22 @@ async def test_token_and_key_are_in_no_file_of_the_receipt(tmp_path: Path, requi
         assert token not in data
         assert inner not in data
     assert receipt.redactions > 0
+
+
+@pytest.mark.parametrize(("adapter", "version"), [("claude-code", "2.1.332"), ("codex", "0.171.0"), AGENTS[5]])
+async def test_turns_come_in_their_registered_order(
+    tmp_path: Path, require: Require, adapter: str, version: str
+) -> None:
+    """A10: the second turn is sent when the first has ended well, in the same session."""
+    require("agents", *present(adapter, version))
+    script = {
+        "cases": [{"when": "Now repair it.", "steps": [{"say": "It is add."}, *FIX[2:3], {"say": "Repaired."}]}],
+        "steps": [{"say": "It is add."}],
+    }
+    with agent_laboratory(tmp_path, agent_plan(adapter, version), script) as (lab, model):
+        lab = replace(lab, experiment=replace(lab.experiment, prompt=PROMPT + NEXT_TURN + "\nNow repair it.\n"))
+        receipt, _files = await lab.attempt("control")
+    assert (receipt.status, receipt.stop_reason) == (Status.RESOLVED, StopReason.FINISHED), receipt.reason
+    assert receipt.observed["turns"] == "2 of 2"
+    asked = ["Now repair it." in json.dumps(request["body"]) for request in model.main]
+    assert asked == [False, True, True]

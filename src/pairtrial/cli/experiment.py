@@ -43,7 +43,8 @@ def read_experiment(path: Path) -> tuple[Material, AgentAdapter]:
     adapter = None
     try:
         adapter = load_adapter(material.plan.agent.adapter)
-        problems += plan_problems(material.plan, path, material.providers, adapter)
+        prompts = {name: task.prompt for name, task in material.tasks.items()}
+        problems += plan_problems(material.plan, path, material.providers, adapter, prompts)
     except PairtrialError as fault:
         problems.append(f"{path}: {fault}")
     task = next(iter(material.tasks.values()))

@@ -8,6 +8,7 @@ from pathlib import Path
 from pairtrial.core.canonical import sha256_file
 from pairtrial.core.errors import PairtrialError
 from pairtrial.harness.agents import AgentAdapter, Expected
+from pairtrial.harness.agents.base import split_turns
 from pairtrial.harness.gateway import PriceTable, load_prices
 from pairtrial.prereg.plan import Plan
 from pairtrial.providers import Provider
@@ -23,8 +24,10 @@ KNOWN_CONTEXT = (
 """Files and folders of a target that could steer an agent."""
 
 
-def plan_problems(plan: Plan, path: Path, providers: Mapping[str, Provider], adapter: AgentAdapter) -> list[str]:
-    """Every misfit between plan and agent, with its field and fix."""
+def plan_problems(
+    plan: Plan, path: Path, providers: Mapping[str, Provider], adapter: AgentAdapter, prompts: Mapping[str, str] = {}
+) -> list[str]:
+    """Every misfit between plan and agent, with its field and fix; ``prompts`` are the tasks'."""
     manifest, agent = adapter.manifest, plan.agent
     problems = []
     if manifest.versions and agent.version not in manifest.versions:
@@ -33,6 +36,9 @@ def plan_problems(plan: Plan, path: Path, providers: Mapping[str, Provider], ada
     if manifest.models and agent.model not in manifest.models:
         problems.append(f"agent.model: {agent.model!r} is not one of {', '.join(manifest.models)}")
     problems += adapter.problems(agent)
+    for task, prompt in prompts.items():
+        if len(split_turns(prompt)) > 1 and not adapter.multi_turn:
+            problems.append(f"tasks.ids: {task} has several turns, and {manifest.id} takes one; leave it out")
     for arm, provider in providers.items():
         problems += [f"arm {arm!r}: {text}" for text in _provider_problems(plan, provider, adapter)]
     if not problems and adapter.api(agent) is not None:
@@ -43,7 +49,7 @@ def plan_problems(plan: Plan, path: Path, providers: Mapping[str, Provider], ada
 def _provider_problems(plan: Plan, provider: Provider, adapter: AgentAdapter) -> list[str]:
     manifest, config = adapter.manifest, provider.config
     problems = []
-    if config.servers and not manifest.mcp:
+    if config.servers and (not manifest.mcp or plan.agent.options.get("mcp") is False):
         problems.append(f"{manifest.id} cannot use MCP servers; give it context files only")
     hosted = [name for name, server in config.servers.items() if server.url is not None]
     if hosted and not manifest.hosted_mcp:

@@ -16,6 +16,7 @@ from pairtrial.core.errors import GradeError, PairtrialError, SandboxError, Task
 from pairtrial.core.status import Status, StopReason
 from pairtrial.grading import COUNTS_AS_PASS, Grade, Outcome, Work, capture, grade
 from pairtrial.harness.agents import AgentAdapter, Invocation, render_prompt
+from pairtrial.harness.agents.base import split_turns
 from pairtrial.harness.delivery import Arm, Delivered, DeliveryError, Link, deliver, mounts, remove_context
 from pairtrial.harness.gateway import Ledger, Route
 from pairtrial.harness.trial import Trial, run_agent
@@ -200,6 +201,9 @@ async def _run_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cours
         sandbox, delivered.argv, delivered.env, session, arm.expected, agent.limits.wall_s, halted, cleared
     )
     course.trial = trial
+    turns = len(split_turns(invocation.stdin.decode()))
+    if turns > 1:  # sessions send them in their registered order, each after the one before
+        delivered.observed["turns"] = f"{trial.turns + bool(trial.result)} of {turns}"
     course.agent_s = time.monotonic() - launched
     await sandbox.kill()
     _judge(experiment, trial, course)

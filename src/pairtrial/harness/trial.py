@@ -12,7 +12,7 @@ import zstandard
 from pairtrial.core.status import Status, StopReason
 from pairtrial.harness.agents import Expected
 from pairtrial.harness.agents.session import PlainSession, Preflight, Reply, Session, Void
-from pairtrial.harness.events import Event, Malformed, Message, Result, Startup, ToolCall, Usage, encode
+from pairtrial.harness.events import Event, Malformed, Message, Other, Result, Startup, ToolCall, Usage, encode
 from pairtrial.harness.startup import server_problems, startup_problems
 from pairtrial.sandbox import ExecResult, Process, Sandbox
 
@@ -21,6 +21,7 @@ MAX_STREAM_BYTES = 32 << 20
 GRACE_S = 3.0
 """How long an agent may live on once it has said its last word: a background task can keep it alive for hours."""
 WATCH_S = 0.1
+TURN_ENDED = "native.turn-ended"
 
 
 @dataclass(slots=True)
@@ -34,6 +35,8 @@ class Trial:
     result: Result | None = None
     usage: list[Usage] = field(default_factory=list)
     messages: int = 0
+    turns: int = 0
+    """Turns that ended well and were followed by another."""
     tool_calls: int = 0
     context_tool_calls: int = 0
     foreign_servers: set[str] = field(default_factory=set)
@@ -105,6 +108,8 @@ class Trial:
             self.result = event
         elif isinstance(event, Malformed):
             self.malformed += 1
+        elif isinstance(event, Other) and event.type == TURN_ENDED:
+            self.turns += 1
 
     def compressed(self, clean: Callable[[bytes], bytes]) -> bytes:
         """The kept events as zstd, each line passed through ``clean``, which redacts."""

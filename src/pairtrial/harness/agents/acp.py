@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pairtrial.harness.agents.acp_stream import AcpSession
-from pairtrial.harness.agents.base import ApiFacts, Expected, Invocation, Place, load_manifest
+from pairtrial.harness.agents.base import ApiFacts, Expected, Invocation, Place, load_manifest, split_turns
 from pairtrial.harness.agents.gemini import NO_CONTEXT
 from pairtrial.harness.agents.gemini import SETTINGS as GEMINI_SETTINGS
 from pairtrial.harness.agents.native import NativeAdapter
@@ -62,6 +62,7 @@ def inner(agent: AgentSpec) -> Inner:
 class AcpAdapter(NativeAdapter):
     """Starts the agent and hands it its MCP servers with ``session/new``."""
 
+    multi_turn = True
     covers = frozenset[str]()
     own_files = ("acp.py", "acp_stream.py", "acp.yaml", "gemini.py", "opencode.py")
     options: Mapping[str, tuple[bool | str, ...]] = {}
@@ -87,8 +88,15 @@ class AcpAdapter(NativeAdapter):
         """JSON-RPC over standard input and output."""
         one = inner(agent)
         servers = json.loads(place.mcp)["mcpServers"]
+        first, *further = split_turns(invocation.stdin.decode())
         return AcpSession(
-            invocation.stdin.decode(), expected, place.workspace, servers, authenticate=one.authenticate, mode=one.mode
+            first,
+            expected,
+            place.workspace,
+            servers,
+            authenticate=one.authenticate,
+            mode=one.mode,
+            turns=tuple(further),
         )
 
 

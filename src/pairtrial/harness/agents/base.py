@@ -27,6 +27,8 @@ from pairtrial.prereg.plan import AgentSpec
 ENTRY_POINTS = "pairtrial.agents"
 MCP_FILE = "mcp.json"
 """Name of the MCP file in the agent's home: the same in every arm."""
+NEXT_TURN = "<!-- next turn -->"
+"""Line of a task's prompt after which the next turn begins: it is sent when the one before has ended well."""
 EVERYTHING = frozenset({"servers", "tools", "context"})
 """What a startup event can give evidence of besides agent, version and model."""
 
@@ -182,6 +184,8 @@ class AgentAdapter(Protocol):
     """What its startup event gives evidence of."""
     wire_tools: bool
     """Whether `own_tools` are the names in its requests, so that nothing else may stand there."""
+    multi_turn: bool
+    """Whether it takes further turns in one session."""
     starts_first: bool
     """Whether its startup event comes before its first request, which is then held back until the event is checked."""
     counts_turns: bool
@@ -233,6 +237,7 @@ class Adapter:
     mcp_file: str = MCP_FILE
     covers: frozenset[str] = EVERYTHING
     wire_tools: bool = False
+    multi_turn: bool = False
     starts_first: bool = True
     counts_turns: bool = True
     volatile: frozenset[str] = frozenset()
@@ -299,9 +304,22 @@ def load_manifest(module_file: str) -> AgentManifest:
     return load_yaml(Path(module_file).with_suffix(".yaml"), AgentManifest, AgentError)
 
 
+def split_turns(prompt: str) -> tuple[str, ...]:
+    """The turns of a prompt in their order; one without the mark is one turn."""
+    turns: list[list[str]] = [[]]
+    for line in prompt.split("\n"):
+        if line.strip() == NEXT_TURN:
+            turns.append([])
+        else:
+            turns[-1].append(line)
+    return tuple("\n".join(lines).strip("\n") + "\n" for lines in turns)
+
+
 def render_prompt(template: str, *, task: str, test_command: str) -> str:
     """Fill a prompt template; it must use both fields, and nothing else is special in it."""
     for name in ("{{ task }}", "{{ test_command }}"):
         if template.count(name) != 1:
             raise AgentError(f"prompt template: {name} must stand in it exactly once", slug="prompt-template")
-    return template.replace("{{ test_command }}", test_command).replace("{{ task }}", task.strip())
+    first, *further = split_turns(task)
+    text = template.replace("{{ test_command }}", test_command).replace("{{ task }}", first.strip())
+    return "".join([text, *(f"\n{NEXT_TURN}\n{turn}" for turn in further)])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pairtrial.core.canonical import digest_json, sha256_file
-from pairtrial.harness.agents.base import Adapter, Baseline, Expected, Invocation, Place, load_manifest
+from pairtrial.harness.agents.base import Adapter, Baseline, Expected, Invocation, Place, load_manifest, split_turns
 from pairtrial.harness.agents.claude_stream import ClaudeSession
 from pairtrial.harness.agents.programs import find_program
 from pairtrial.prereg.plan import AgentSpec
@@ -64,6 +64,7 @@ ENVIRONMENT = {
 class ClaudeCodeAdapter(Adapter):
     """Builds the command line and follows the conversation."""
 
+    multi_turn = True
     mcp_file = "mcp.json"
     covers = frozenset({"servers", "tools"})
 
@@ -157,7 +158,8 @@ class ClaudeCodeAdapter(Adapter):
 
     def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> ClaudeSession:
         """Control protocol first, then the prompt."""
-        return ClaudeSession(invocation.stdin.decode(), expected, self.baseline(agent))
+        first, *further = split_turns(invocation.stdin.decode())
+        return ClaudeSession(first, expected, self.baseline(agent), tuple(further))
 
 
 ADAPTER = ClaudeCodeAdapter()

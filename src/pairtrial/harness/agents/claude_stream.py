@@ -46,6 +46,8 @@ class ClaudeSession:
         self._hooks: list[str] = []
         self._faults: list[str] = []
         self._error = ""
+        self._started: Startup | None = None
+        self._turned = False
         self._result: dict[str, Any] | None = None
 
     def open(self) -> Reply:
@@ -103,7 +105,11 @@ class ClaudeSession:
     def _system(self, value: dict[str, Any]) -> Reply:
         subtype = value.get("subtype")
         if subtype == "init":
-            return Reply((self._startup(value),))
+            startup = self._startup(value)
+            if self._turned and startup == self._started:  # every turn begins with one; it must say the same again
+                return Reply((other("startup-again", {}),))
+            self._started = startup
+            return Reply((startup,))
         if isinstance(subtype, str) and subtype.startswith("hook"):
             self._hooks.append(str(value.get("hook_name") or value.get("hook_event") or "hook"))
             reason = f"hook {self._hooks[-1]!r} ran and no arm declares it"
@@ -205,6 +211,7 @@ class ClaudeSession:
     def _end(self, value: dict[str, Any]) -> Reply:
         good = value.get("is_error") is False and not self._faults
         if good and self._turns:
+            self._turned = True
             return Reply((other("turn-ended", {"turns_left": len(self._turns)}),), send=(self._next_turn(),))
         self._result = value
         events: list[Event | Preflight | Void] = [*_usages(value), *self._voids(value)]

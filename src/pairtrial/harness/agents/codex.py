@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pairtrial.harness.agents.base import Expected, Invocation, Place, load_manifest
+from pairtrial.harness.agents.base import Expected, Invocation, Place, load_manifest, split_turns
 from pairtrial.harness.agents.codex_stream import CodexSession
 from pairtrial.harness.agents.native import NativeAdapter, toml
 from pairtrial.harness.agents.programs import find_program
@@ -17,6 +17,7 @@ STARTUP_S = 30
 class CodexAdapter(NativeAdapter):
     """Writes config.toml, which holds the settings and the servers, and follows the app-server's notifications."""
 
+    multi_turn = True
     mcp_file = ".codex/config.toml"
     covers = frozenset({"servers"})
     own_files = ("codex.py", "codex_stream.py", "codex.yaml")
@@ -77,7 +78,8 @@ class CodexAdapter(NativeAdapter):
 
     def session(self, agent: AgentSpec, invocation: Invocation, expected: Expected, place: Place) -> CodexSession:
         """JSON-RPC over standard input and output."""
-        return CodexSession(invocation.stdin.decode(), expected, place.workspace)
+        first, *further = split_turns(invocation.stdin.decode())
+        return CodexSession(first, expected, place.workspace, tuple(further))
 
 
 ADAPTER = CodexAdapter()

@@ -2,7 +2,7 @@
 
 ``agent.options``: ``command`` is the program with its arguments, relative to the plan's working folder or on PATH;
 ``api`` (``none``, ``anthropic``, ``openai``, ``gemini``) says whose format its requests have; ``tools`` are the names of
-its own tools as its startup event must list them, with commas; ``name`` is what it calls itself.
+its own tools as its startup event must list them, with commas; ``mcp: false`` says that it cannot use MCP servers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pairtrial.harness.agents.base import Adapter, ApiFacts, Invocation, load_ma
 from pairtrial.prereg.plan import AgentSpec
 
 CREDENTIALS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
-OPTIONS = ("command", "api", "tools", "tool_form", "context_files", "target_context")
+OPTIONS = ("command", "api", "tools", "tool_form", "mcp", "context_files", "target_context")
 
 
 class GenericAdapter(Adapter):
