@@ -61,7 +61,9 @@ def main() -> None:
         card = score(reader.lock, (receipt for _, receipt in reader.attempts()), JournalFacts({}, None))
         ours = time.perf_counter() - begun
         print(f"receipts {count}: scored in {ours:.2f} s, bare read and parse {bare:.2f} s, ratio {ours / bare:.1f}")
-        print(f"peak memory before {before:.0f} MB, after {peak_mb():.0f} MB; tasks in the result {card.comparisons[0].tasks}")
+        print(
+            f"peak memory before {before:.0f} MB, after {peak_mb():.0f} MB; tasks in the result {card.comparisons[0].tasks}"
+        )
 
 
 if __name__ == "__main__":

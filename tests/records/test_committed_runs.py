@@ -64,7 +64,9 @@ def test_no_record_names_this_machine_or_holds_a_key() -> None:
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    pattern = re.compile(rb"(?<![\w.])/(?:home/(?!agent\b)|root/|Users/)[a-z]|sk-[A-Za-z0-9]{20,}|Bearer [A-Za-z0-9]{20,}")
+    pattern = re.compile(
+        rb"(?<![\w.])/(?:home/(?!agent\b)|root/|Users/)[a-z]|sk-[A-Za-z0-9]{20,}|Bearer [A-Za-z0-9]{20,}"
+    )
     for name in listed:
         path = ROOT / name
         if name.startswith("tests/") or path.is_symlink() or not path.is_file() or path.suffix in (".png", ".zst"):

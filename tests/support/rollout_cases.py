@@ -25,8 +25,7 @@ from pairtrial.tasks import Prepared
 
 TASK = "calc-add"
 PROMPT = "{{ task }}\n\n{{ test_command }}\n"
-HEAD = (
-    """
+HEAD = """
 import json, os, sys
 config = json.load(open(sys.argv[1]))
 def say(**event): print(json.dumps(event), flush=True)
@@ -35,10 +34,8 @@ def start(**changes):
     say(**{"type": "startup", "agent": "fake", "version": "1", "model": "m", "mcp_servers": servers,
            "tools": ["edit"], **changes})
 def done(stop="finished", error=False): say(type="result", stop_reason=stop, is_error=error)
-def fix(): open("calc.py", "w").write(%r)
-"""
-    % FIXED
-)  # noqa: UP031 - the text holds braces
+def fix(): open("calc.py", "w").write(FIXED)
+""".replace("FIXED", repr(FIXED))  # noqa: UP031 - the text holds braces
 REPAIR = HEAD + "start(); fix(); say(type='usage', model='m', steps=3); done()"
 
 

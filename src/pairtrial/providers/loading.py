@@ -34,10 +34,8 @@ def load_provider(reference: str, base: Path) -> Provider:
     ProviderError
         Nothing there, both files there, a document with unknown keys, or a module that fails.
     """
-    if reference.startswith(ENTRY_PREFIX):
-        folder = _entry_point_folder(reference.removeprefix(ENTRY_PREFIX))
-    else:
-        folder = base / reference
+    name = reference.removeprefix(ENTRY_PREFIX)
+    folder = base / reference if name == reference else _entry_point_folder(name)
     if not folder.is_dir():
         raise ProviderError(f"{folder}: no such provider folder", hint="correct `provider` in the plan", slug="missing")
     folder = folder.resolve()
