@@ -35,7 +35,7 @@ def start(**changes):
            "tools": ["edit"], **changes})
 def done(stop="finished", error=False): say(type="result", stop_reason=stop, is_error=error)
 def fix(): open("calc.py", "w").write(FIXED)
-""".replace("FIXED", repr(FIXED))  # noqa: UP031 - the text holds braces
+""".replace("FIXED", repr(FIXED))
 REPAIR = HEAD + "start(); fix(); say(type='usage', model='m', steps=3); done()"
 
 
