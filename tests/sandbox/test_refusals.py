@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -163,11 +164,33 @@ async def test_an_engine_restarted_in_the_middle_is_a_lost_sandbox(
     with pytest.raises(SandboxError):
         await sandbox.exec(["true"], env=env, timeout_s=20)
     await sandbox.destroy()
+    await sandbox.destroy()
     assert list(spec.scratch.iterdir()) == []
     again = make_sandbox("docker", replace(spec, image=IMAGE))
     await again.prepare()
     assert (await again.exec(["true"], env=env, timeout_s=20)).ok
     await again.destroy()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the SDK forgets the socket of a refused connection
+async def test_an_engine_that_is_gone_at_the_end_keeps_the_container_and_not_the_folders(
+    docker_engine: Path, spec: SandboxSpec
+) -> None:
+    sandbox = DockerSandbox(replace(spec, image=IMAGE))
+    await sandbox.prepare()
+    name = sandbox.custody.container
+    place = docker_engine / "sock"
+    place.rename(docker_engine / "hidden")
+    try:
+        with pytest.raises(SandboxError) as caught:
+            await sandbox.destroy()
+    finally:
+        (docker_engine / "hidden").rename(place)
+    assert caught.value.slug == "engine-lost"
+    del caught
+    gc.collect()
+    assert list(spec.scratch.iterdir()) == []
+    engine().api.remove_container(name, force=True)
 
 
 async def test_a_container_removed_from_outside_is_a_lost_sandbox(
@@ -193,12 +216,12 @@ async def test_an_engine_whose_processes_we_cannot_see_is_started_anew_to_end_th
     """As with an engine in a virtual machine: no control group in sight, so no signal can be sent."""
     sandbox = DockerSandbox(replace(spec, image=IMAGE))
     await sandbox.prepare()
-    sandbox.inmates.folders.clear()
+    sandbox.custody.inmates.folders.clear()
     late = await sandbox.exec(
         ["sh", "-c", "trap '' TERM; sleep 765432 & sleep 765432; sleep 9"], env=env, timeout_s=0.5
     )
     assert late.timed_out and alive("sleep\0765432") == []
-    sandbox.inmates.folders.clear()
+    sandbox.custody.inmates.folders.clear()
     left = await sandbox.exec(["sh", "-c", "setsid sleep 765433 & exit 3"], env=env, timeout_s=30)
     assert left.exit_code == 3 and "sleep" in left.survivors and alive("sleep\0765433") == []
     assert (await sandbox.exec(["true"], env=env, timeout_s=20)).ok

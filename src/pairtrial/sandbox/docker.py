@@ -14,7 +14,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -22,7 +22,8 @@ import anyio.to_thread
 from pairtrial.core.errors import SandboxError, SandboxUnavailableError
 from pairtrial.sandbox.attached import AttachedProcess, Attachment, Ending
 from pairtrial.sandbox.cgroups import Counters
-from pairtrial.sandbox.container import KEEPER, Inmates, Place, container_config
+from pairtrial.sandbox.container import KEEPER, Place, container_config
+from pairtrial.sandbox.custody import Custody
 from pairtrial.sandbox.engine import Engine, engine, find_image, speaking
 from pairtrial.sandbox.folders import HostFolders
 from pairtrial.sandbox.identity import HOME, TMP, WORKSPACE, user_of_commands, write_identity
@@ -50,11 +51,7 @@ class DockerSandbox(HostFolders):
         self.image_id = ""
         self._engine: Engine | None = None
         self._container: str | None = None
-        self._inmates: Inmates | None = None
-        self._running: set[AttachedProcess] = set()
-        self._execs: dict[AttachedProcess, str] = {}
-        self._restarted: list[AttachedProcess | None] = []
-        """Commands for whose end the container was started anew."""
+        self._custody: Custody | None = None
         self._relay: Relay | None = None
         self._spaces = Namespaces()
         self._foreign: set[str] = set()
@@ -68,11 +65,11 @@ class DockerSandbox(HostFolders):
         return self._engine
 
     @property
-    def inmates(self) -> Inmates:
+    def custody(self) -> Custody:
         """Processes of the container; only after `prepare`."""
-        if self._inmates is None:
+        if self._custody is None:
             raise SandboxError(f"sandbox {self.spec.label}: used before prepare or after destroy", slug="not-prepared")
-        return self._inmates
+        return self._custody
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -127,7 +124,7 @@ class DockerSandbox(HostFolders):
             self._container = made["Id"]
         with speaking("starting a container"):
             self.engine.api.start(self._container)
-        self._look_inside()
+        self._custody = Custody(self.engine, self._container)
 
     @property
     def root_name(self) -> str:
@@ -142,13 +139,6 @@ class DockerSandbox(HostFolders):
         if self.spec.network == "gateway":
             places.append(Place(self.control / "run", RUN_FOLDER))
         return places
-
-    def _look_inside(self) -> None:
-        with speaking("looking at a container"):
-            state = self.engine.api.inspect_container(self._container)["State"]
-        if not state["Running"]:
-            raise SandboxError(f"the container ended at once: {state.get('Error') or state}", slug="container-lost")
-        self._inmates = Inmates(int(state["Pid"]))
 
     async def _prove(self) -> None:
         """Once an engine: it must see the folders of this machine, and commands must get through."""
@@ -212,23 +202,16 @@ class DockerSandbox(HostFolders):
         command = ["/bin/sh", "-c", WRAP_STREAM, "sh", mark, foreign, cwd or WORKSPACE, *argv]
         if self.watch is not None:
             self.watch.was_full = False
-        before = self.inmates.counters()
+        custody = self.custody
+        before = custody.inmates.counters()
         exec_id, (connection, first) = await anyio.to_thread.run_sync(self._attach, command, own)
-        process: AttachedProcess | None = None
-
-        async def tell(word: Literal["TERM", "KILL"]) -> None:
-            await self._signal(process, word)
-
-        async def clear() -> tuple[str, ...]:
-            return await self._clear(process)
-
         process = AttachedProcess(
             Attachment(
                 connection=connection,
                 first=first,
                 mark=mark.encode(),
-                signal_all=tell,
-                clear=clear,
+                signal_all=partial(custody.signal, exec_id),
+                clear=partial(custody.clear, exec_id),
                 explain=partial(self._explain, exec_id, before),
                 watch=None if self.watch is None else self.watch.look,
             ),
@@ -237,9 +220,7 @@ class DockerSandbox(HostFolders):
             lines=lines,
             interactive=interactive,
         )
-        self._running = {one for one in self._running if not one.ended} | {process}
-        self._execs = {one: name for one, name in self._execs.items() if not one.ended}
-        self._execs[process] = exec_id
+        custody.admit(exec_id, process)
         return process
 
     def _attach(self, command: list[str], env: dict[str, str], user: int | None = None) -> Any:
@@ -251,60 +232,8 @@ class DockerSandbox(HostFolders):
         return made["Id"], self.engine.attach(made["Id"])
 
     # ---- ends of commands --------------------------------------------------------------------------------------
-    async def _root_of(self, process: AttachedProcess | None) -> int | None:
-        """Process id of a command when others run beside it; ``None`` when everything in the container is its."""
-        others = [one for one in self._running if one is not process and not one.ended]
-        if not others or process is None:
-            return None
-        with speaking("looking at a command"):
-            found = await anyio.to_thread.run_sync(self.engine.api.exec_inspect, self._execs[process])
-        return int(found.get("Pid") or 0)
-
-    async def _signal(self, process: AttachedProcess | None, word: Literal["TERM", "KILL"]) -> None:
-        inmates = self.inmates
-        root = await self._root_of(process)
-        if word == "TERM":
-            inmates.tell(inmates.commands() if root is None else inmates.below(root), signal.SIGTERM)
-        elif inmates.visible and await anyio.to_thread.run_sync(inmates.end, root):
-            return
-        elif process not in self._restarted:
-            self._restarted.append(process)
-            await anyio.to_thread.run_sync(self._restart)
-
-    async def _clear(self, process: AttachedProcess | None) -> tuple[str, ...]:
-        inmates = self.inmates
-        if not inmates.visible:
-            return await anyio.to_thread.run_sync(self._clear_blindly, process)
-        root = await self._root_of(process)
-        if root is not None:
-            await anyio.to_thread.run_sync(inmates.end, root)
-            return ()
-        left = [inmates.name(pid) for pid in inmates.commands()]
-        if left and not await anyio.to_thread.run_sync(inmates.end):
-            await anyio.to_thread.run_sync(self._restart)
-        return tuple(sorted(left))
-
-    def _clear_blindly(self, process: AttachedProcess | None) -> tuple[str, ...]:
-        """The same where we cannot signal processes: the engine says who is left, and a fresh start ends them."""
-        if any(one is not process and not one.ended for one in self._running):
-            return ()  # cannot be told from the others' processes; those end with the last command
-        with speaking("listing processes"):
-            shown = self.engine.api.top(self._container, "-eo pid,uid,comm")["Processes"] or []
-        left = sorted(row[2] for row in shown if row[1] != str(KEEPER))
-        if left:
-            self._restart()
-        return tuple(left)
-
-    def _restart(self) -> None:
-        """The last means against processes that we cannot kill: the container with all in it, then a fresh start."""
-        with speaking("restarting a container"):
-            self.engine.api.kill(self._container)
-            self.engine.api.wait(self._container)
-            self.engine.api.start(self._container)
-        self._look_inside()
-
     async def _explain(self, exec_id: str, before: Counters, ending: Ending) -> ExecResult:
-        after = self.inmates.counters()
+        after = self.custody.inmates.counters()
         oom = after.oom_kills > before.oom_kills
         note = ""
         code, number = ending.code, None
@@ -313,7 +242,7 @@ class DockerSandbox(HostFolders):
         elif code is None:
             number = signal.SIGKILL.value
             if not ending.killed and ending.limit is None:
-                note, lost_for_memory = await anyio.to_thread.run_sync(self._why_gone, exec_id)
+                note, lost_for_memory = await anyio.to_thread.run_sync(self.custody.why_gone, exec_id)
                 oom = oom or lost_for_memory
         limit: LimitName | None = ending.limit
         if limit is None and oom:
@@ -336,22 +265,6 @@ class DockerSandbox(HostFolders):
             note=note,
         )
 
-    def _why_gone(self, exec_id: str) -> tuple[str, bool]:
-        """A command ended without its wrapper's last words: killed from inside, or its container or engine is gone."""
-        with speaking("a command ended without a word"):
-            state = self.engine.api.inspect_container(self._container)["State"]
-            found = self.engine.api.exec_inspect(exec_id) if state["Running"] else {}
-        if state["Running"]:
-            if found.get("ExitCode") in (126, 127):
-                raise SandboxError("the container could not start the command", slug="sandbox-setup")
-            return "the wrapper of this command was killed from inside", False
-        if state.get("OOMKilled"):
-            return "the container ended for memory", True
-        raise SandboxError(
-            f"the container ended from outside (exit {state.get('ExitCode')}, {state.get('FinishedAt')})",
-            slug="container-lost",
-        )
-
     # ---- the rest ----------------------------------------------------------------------------------------------
     async def serve_gateway(self, *, host_port: int | None = None, unix_socket: Path | None = None) -> str:
         """Answer on a fixed loopback port inside with what a server of the host says."""
@@ -360,15 +273,17 @@ class DockerSandbox(HostFolders):
         if self._relay is not None:
             raise SandboxError("the gateway is served already", slug="gateway")
         if os.geteuid() == 0:
-            number = os.open(f"/proc/{self.inmates.init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            number = os.open(f"/proc/{self.custody.inmates.init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 self._spaces = make_namespaces(enter_net=number, port=GATEWAY_PORT)
             finally:
                 os.close(number)
             assert self._spaces.listener is not None
+            self.custody.gateway = True
             self._relay = Relay.to(self._spaces.listener.dup(), host_port=host_port, unix_socket=unix_socket)
         else:
             place = self.control / "run" / "g"
+            self.custody.gateway = True
             self._relay = Relay.at(place, host_port=host_port, unix_socket=unix_socket)
             command = ["python3", f"{RUN_FOLDER}/forward.py", str(GATEWAY_PORT), f"{RUN_FOLDER}/g"]
             await anyio.to_thread.run_sync(self._detach, command)
@@ -382,12 +297,8 @@ class DockerSandbox(HostFolders):
 
     async def kill(self) -> None:
         """End every process that was started in it."""
-        for process in tuple(self._running):
-            await process.kill()
-        self._running.clear()
-        self._execs.clear()
-        if self._inmates is not None and self._inmates.visible:
-            await anyio.to_thread.run_sync(self._inmates.end)
+        if self._custody is not None:
+            await self._custody.kill_all()
 
     async def destroy(self) -> None:
         """Remove the container with all in it, then the folders."""
@@ -396,27 +307,22 @@ class DockerSandbox(HostFolders):
                 self._relay.close()
                 self._relay = None
             self._spaces.close()
-            if self._container is not None:
-                await anyio.to_thread.run_sync(self._remove_container)
-            for process in tuple(self._running):
-                with contextlib.suppress(SandboxError):
-                    await process.wait()
-            self._running.clear()
-            self._inmates = None
-            await self.remove_folders()
-            self._engine = None
+            try:
+                if self._container is not None:
+                    await anyio.to_thread.run_sync(self._remove_container)
+                if self._custody is not None:
+                    await self._custody.wait_all()
+            finally:  # an engine that is gone keeps its container until the next start's sweep, but not our folders
+                self._custody = None
+                await self.remove_folders()
+                self._engine = None
 
     def _remove_container(self) -> None:
-        with contextlib.suppress(SandboxError), speaking("removing a container"):
-            self.engine.api.remove_container(self._container, force=True, v=True)
-            self._container = None
-        if self._container is not None:
-            with speaking("removing a container"):
-                from docker import errors
+        from docker import errors
 
-                with contextlib.suppress(errors.NotFound):
-                    self.engine.api.remove_container(self._container, force=True, v=True)
-            self._container = None
+        container, self._container = self._container, None
+        with speaking("removing a container"), contextlib.suppress(errors.NotFound):
+            self.engine.api.remove_container(container, force=True, v=True)
 
 
 def _pairs(env: Mapping[str, str]) -> list[str]:
