@@ -340,3 +340,29 @@ def test_prompt_of_the_plan_is_the_same_bytes_for_every_arm(tmp_path: Path) -> N
     one, two = adapter.invocation(spec, "p"), adapter.invocation(spec, "p")
     assert one.digest == two.digest
     assert json.loads(adapter.render_mcp(spec, {})) == {"mcpServers": {}}
+
+
+def test_an_agent_without_mcp_takes_context_files_and_no_servers(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("")
+    plan = plan_for(tmp_path / "agent.py", options={"mcp": False, "context_files": True})
+    adapter, path = load_adapter("generic"), tmp_path / "plan.yaml"
+    table = {"schema": "pairtrial.prices.v1", "as_of": "2026-11-30", "models": {MODEL: {
+        "input": "1", "output": "1", "cache_read": "1", "cache_write": "1", "max_output_tokens": 10}}}  # fmt: skip
+    (tmp_path / "prices.yaml").write_text(json.dumps(table))
+    servers = write_provider(tmp_path / "looker", LOOKER)
+    notes = context_provider(tmp_path, "AGENTS.md")
+    problems = plan_problems(plan, path, {"treat": servers}, adapter)
+    assert [problem.partition(": ")[2] for problem in problems] == [
+        "arm 'treat': generic cannot use MCP servers; give it context files only"
+    ]
+    assert plan_problems(plan, path, {"treat": notes}, adapter) == []
+
+
+def test_an_agent_that_asks_a_model_needs_its_price(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("")
+    plan = plan_for(tmp_path / "agent.py")
+    table = {"schema": "pairtrial.prices.v1", "as_of": "2026-11-30", "models": {"another": {
+        "input": "1", "output": "1", "cache_read": "1", "cache_write": "1", "max_output_tokens": 10}}}  # fmt: skip
+    (tmp_path / "prices.yaml").write_text(json.dumps(table))
+    problems = plan_problems(plan, tmp_path / "plan.yaml", {}, load_adapter("generic"))
+    assert any("has no price of m-1" in problem for problem in problems)

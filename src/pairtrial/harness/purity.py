@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pairtrial.core.canonical import canonical_json
 from pairtrial.core.errors import PairtrialError
 from pairtrial.core.model import Model, Sha256
 from pairtrial.harness.gateway import Request
@@ -190,7 +189,7 @@ def differences(one: Any, two: Any, where: str = "") -> list[tuple[str, Any, Any
         for key, left, right in _paired(one, two, where):
             found += differences(left, right, f"{where}[{key}]")
         return found
-    if one == two or (one is not None and two is not None and canonical_json(one) == canonical_json(two)):
+    if one == two:
         return []
     return [(where or "(body)", one, two)]
 
@@ -202,7 +201,7 @@ def _paired(one: list[Any], two: list[Any], where: str) -> Iterator[tuple[str, A
         for key in [*left, *(key for key in right if key not in left)]:
             yield key, left.get(key), right.get(key)
         return
-    texts = [[canonical_json(item) for item in items] for items in (one, two)]
+    texts = [[json.dumps(item, sort_keys=True) for item in items] for items in (one, two)]
     matcher = difflib.SequenceMatcher(None, texts[0], texts[1], autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():
         if kind == "equal":
