@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import resource
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 from grading_cases import ADD, FILES, FIXED, make_case, tool_environment
 from grading_cases import Case as Prepared
+from parts import real_program
 
 from pairtrial.core.status import Status
 from pairtrial.grading.frameworks.base import COUNTS_AS_PASS, Outcome
@@ -636,21 +636,11 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def environment(example: Example, tmp_path: Path, modules: Callable[[str], Path]) -> Path | None:
-    programs = {name: program(name) for name in example.programs}
+    programs = {name: real_program(name) for name in example.programs}
     packages = modules(example.framework) if example.framework in INSTALLED else None
     if example.framework == "pytest":
         return None
     return tool_environment(tmp_path / "environment", programs, packages)
-
-
-def program(name: str) -> str:
-    """The real program behind a rustup proxy, which would look for its settings in HOME."""
-    if name in ("cargo", "rustc", "rustdoc") and shutil.which("rustup"):
-        done = subprocess.run(["rustup", "which", name], capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-    found = shutil.which(name)
-    assert found is not None
-    return found
 
 
 async def test_states_have_one_meaning_each(example: Example, tmp_path: Path, environment: Path | None) -> None:
@@ -724,7 +714,7 @@ def test_documentation_prints_the_table() -> None:
 @pytest.mark.registry
 @pytest.mark.timeout(300)
 async def test_mocha_hook_that_fails_takes_its_suite_along(tmp_path: Path, modules: Callable[[str], Path]) -> None:
-    environment = tool_environment(tmp_path / "environment", {"node": program("node")}, modules("mocha"))
+    environment = tool_environment(tmp_path / "environment", {"node": real_program("node")}, modules("mocha"))
     case = MOCHA.case(tmp_path, [MOCHA.plain, "tests/calc.test.js::hooks > never runs"], environment)
     found = await case.grade({MOCHA.source: MOCHA.fixed}, timeout_s=110)
     assert (found.status, found.kind) == (Status.GRADING_ERROR, "collection-error")
@@ -744,7 +734,7 @@ async def test_work_that_ends_the_process_of_the_tests_fails(name: str, tmp_path
     example, crash = CRASHES[name]
     for part in example.programs[:1]:
         require(part)
-    environment = tool_environment(tmp_path / "environment", {part: program(part) for part in example.programs})
+    environment = tool_environment(tmp_path / "environment", {part: real_program(part) for part in example.programs})
     required = [example.plain, *(item for item, what in example.expected.items() if what is Case.PASSES)]
     case = example.case(tmp_path, required, environment)
     found = await case.grade({example.source: example.fixed + crash}, timeout_s=110)

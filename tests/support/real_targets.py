@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grading_cases import ARGS, Case, make_case, tool_environment
+from parts import real_program
 
 from pairtrial.grading.frameworks.base import Outcome, Run
 from pairtrial.grading.observe import run_suite
@@ -86,7 +87,7 @@ def environment_for(suite: Suite, folder: Path) -> Path:
         command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *suite.packages]
         subprocess.run(command, cwd=root, check=True, capture_output=True)
         modules = root / "node_modules"
-    return tool_environment(place, {name: program(name) for name in suite.programs}, modules)
+    return tool_environment(place, {name: real_program(name) for name in suite.programs}, modules)
 
 
 def case_for(suite: Suite, folder: Path, *, required: list[str] | None = None) -> Case:
@@ -105,13 +106,6 @@ def case_for(suite: Suite, folder: Path, *, required: list[str] | None = None) -
         defect_file="nothing.py",
         environment=environment_for(suite, folder),
     )
-
-
-def program(name: str) -> str:
-    """The real program behind a rustup proxy, which would look for its settings in HOME."""
-    if name in ("cargo", "rustc", "rustdoc") and shutil.which("rustup"):
-        return subprocess.run(["rustup", "which", name], capture_output=True, text=True, check=True).stdout.strip()
-    return shutil.which(name) or name
 
 
 async def observe(case: Case, scratch: Path) -> tuple[Run, bytes]:
