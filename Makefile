@@ -1,6 +1,7 @@
 # Two commands: `make demo` runs a real experiment, `make test` runs the tests. Both set up what they need.
 PYTHON ?= python3
 VENV ?= .venv
+WORKERS ?= 2
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed-$(shell $(PYTHON) -c 'import hashlib; print(hashlib.sha256(open("requirements.lock","rb").read()+open("pyproject.toml","rb").read()).hexdigest()[:12])')
 
@@ -20,7 +21,7 @@ demo: setup
 	$(BIN)/pairtrial report prereg/demo.yaml
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 check: setup
 	$(BIN)/ruff format --check .
