@@ -366,3 +366,27 @@ def test_an_agent_that_asks_a_model_needs_its_price(tmp_path: Path) -> None:
     (tmp_path / "prices.yaml").write_text(json.dumps(table))
     problems = plan_problems(plan, tmp_path / "plan.yaml", {}, load_adapter("generic"))
     assert any("has no price of m-1" in problem for problem in problems)
+
+
+async def test_c12_refusal_at_a_cap_that_the_agent_calls_the_providers_failure_is_graded(tmp_path: Path) -> None:
+    """The agent may report the gateway's own refusal before it is stopped: the work is graded all the same."""
+    from pairtrial.harness.agents.session import Void
+    from pairtrial.harness.rollout import Course, _judge
+    from pairtrial.harness.trial import Trial
+
+    with laboratory(tmp_path) as lab:
+        experiment = lab.experiment
+        assert experiment.gateway is not None
+        assert experiment.route is not None
+        from pairtrial.harness.wiring import make_terms
+
+        arm = experiment.arms["control"]
+        terms = make_terms(experiment.plan.agent, experiment.adapter, experiment.route, Decimal(1), arm.expected, None)
+        for name in ("capped", "turned"):
+            ledger = experiment.gateway.open(terms)
+            setattr(ledger, name, True)
+            trial = Trial(voids=(Void(Status.SANDBOX_LOST, "HTTP 403"),))
+            course = Course(ledger=ledger)
+            _judge(experiment, trial, course)
+            assert trial.voids == ()
+            assert course.status is not Status.SANDBOX_LOST

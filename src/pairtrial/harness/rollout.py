@@ -245,6 +245,8 @@ def _judge(experiment: Experiment, trial: Trial, course: Course) -> None:
         experiment.gateway.demand()
         trial.capped = ledger.capped
         trial.turned = ledger.turned
+        if ledger.capped or ledger.turned:  # what the agent calls the provider's failure was the gateway's refusal
+            trial.voids = tuple(void for void in trial.voids if void.status is not Status.SANDBOX_LOST)
         complete_startup(trial, ledger)
         if ledger.problems:
             course.end(Status.INVALID_ENVIRONMENT, "; ".join(ledger.problems))
