@@ -102,7 +102,7 @@ def test_registered_run_killed_resumed_and_reported(project: Path) -> None:
     report = pairtrial(project, "report", "prereg/demo.yaml")
     assert report.returncode == 0
     lines = [line for line in report.stdout.splitlines() if line]
-    assert lines[0].startswith("Descriptive only (embedded repair agent, no language model; feasibility stage")
+    assert lines[0].startswith("Descriptive only (no language model took part; feasibility stage")
     assert "A/A flip rate (aa)" in report.stdout
     assert lines[-1] == f"report: runs/demo/{plan_id[:12]}/report.md"
     text = (project / "runs" / "demo" / plan_id[:12] / "report.md").read_text()

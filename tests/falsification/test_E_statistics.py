@@ -144,7 +144,7 @@ def test_E10_a_degenerate_interval_is_null_with_a_reason() -> None:
     ("changes", "reason"),
     [
         ({"stage": "feasibility"}, "feasibility stage"),
-        ({"identities": {"agent.embedded": "true"}}, "embedded repair agent, no language model"),
+        ({"identities": {"agent.embedded": "true"}}, "no language model took part"),
         ({"arms": PLAN["arms"][:2]}, "no replicate arm was registered"),
     ],
 )

@@ -16,8 +16,11 @@ RUNS = click.Path(path_type=Path, file_okay=False)
 
 
 def runs_root(plan: Path, named: Path | None) -> Path:
-    """Folder of all runs: the named one, or ``runs`` beside the folder that holds the plan."""
-    return named if named is not None else plan.parent.parent / "runs"
+    """Folder of all runs: the named one, or ``runs`` beside the ``prereg`` folder that the plan lies in."""
+    if named is not None:
+        return named
+    above = [folder for folder in plan.resolve().parents if folder.name == "prereg"]
+    return (above[-1].parent if above else plan.resolve().parent) / "runs"
 
 
 def open_run(target: Path, runs: Path | None) -> RunReader:

@@ -11,7 +11,7 @@ def evidence_gates(plan: Plan, card: Scorecard, item: Comparison) -> list[str]:
     """Reasons why the numbers may be described but carry no claim; empty when all gates say yes."""
     gates = []
     if card.embedded:
-        gates.append("embedded repair agent, no language model")
+        gates.append("no language model took part")
     if plan.stage == "feasibility":
         gates.append("feasibility stage")
     if not card.complete:
