@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from parts import require_part
 
+pytest_plugins = ("engine_fixtures",)
+
 
 @pytest.fixture
 def anyio_backend() -> str:
