@@ -46,10 +46,11 @@ def project(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / "tasks/core/targets" / target, tmp_path / "tasks/core/targets" / target, ignore=skip)
     pack = {"schema": "pairtrial.pack.v1", "id": "core", "title": "Two tasks", "tasks": list(TASKS)}
     (tmp_path / "tasks" / "core" / "pack.yaml").write_text(yaml.safe_dump(pack))
+    shutil.copy(ROOT / "tasks/core/qualification.json", tmp_path / "tasks" / "core")
     shutil.copytree(ROOT / "providers" / "bm25", tmp_path / "providers" / "bm25", ignore=skip)
     shutil.copytree(ROOT / "harness" / "prompts", tmp_path / "harness" / "prompts")
     plan = yaml.safe_load((ROOT / "prereg" / "demo.yaml").read_text())
-    plan["tasks"]["ids"] = list(TASKS)
+    plan["tasks"] = {"pack": plan["tasks"]["pack"], "ids": list(TASKS)}
     plan["agent"]["limits"]["turns"] = 40
     (tmp_path / "prereg").mkdir()
     (tmp_path / "prereg" / "demo.yaml").write_text(yaml.safe_dump(plan))

@@ -20,11 +20,12 @@ def package(name: str, sha256: str, known: str, *packages: str, **options: objec
     return Suite("pytest", name, sha256, 0, known, packages=packages, **options)  # type: ignore[arg-type]
 
 
-def requiring(case: Case, test_id: str) -> Case:
-    """The same case with one more required id."""
+def requiring(case: Case, first: str, second: str) -> Case:
+    """The same case with these two required ids."""
     task = case.prepared.task
-    target = replace(task.target, baseline=(*task.target.baseline, test_id))
-    return replace(case, prepared=replace(case.prepared, task=replace(task, target=target)))
+    document = task.document.model_copy(update={"fail_to_pass": (first,)})
+    target = replace(task.target, baseline=(first, second))
+    return replace(case, prepared=replace(case.prepared, task=replace(task, document=document, target=target)))
 
 
 MARSHMALLOW = package(
@@ -59,7 +60,8 @@ async def test_C5_marshmallow_ids_that_hold_the_clock(tmp_path: Path) -> None:
     second, _ = await observe(case, tmp_path / "scratch")
     moved = sorted(set(tests) ^ set(theirs(second)))
     assert len(moved) == 4 and all("test_invalid_datetime_deserialization[" in name for name in moved)
-    found = await requiring(case, moved[0]).grade({})
+    steady = next(name for name in tests if name not in moved)
+    found = await requiring(case, steady, moved[0]).grade({})
     assert (found.status, found.kind) == (Status.GRADING_ERROR, "unmatched-id")
     assert moved[0] in found.reason
 

@@ -23,6 +23,7 @@ from pairtrial.harness.wiring import SCRIPTED, demand_credential, endpoint_ident
 from pairtrial.prereg.amend import Amendment
 from pairtrial.prereg.identities import Material, definition_identities, read_material
 from pairtrial.prereg.lock import Lock
+from pairtrial.prereg.qualified import qualification_notes
 from pairtrial.prereg.review import impossible
 from pairtrial.tasks import Prepared, prepare, test_command
 
@@ -57,6 +58,16 @@ def read_experiment(path: Path) -> tuple[Material, AgentAdapter]:
     return material, adapter
 
 
+def grader_digest() -> str:
+    """Of what grades rollouts; qualifying judges tasks."""
+    return tree_digest(GRADER, exclude=("__pycache__", "qualify"))
+
+
+def qualification_remarks(material: Material) -> list[str]:
+    """What the author should know about the qualification of the plan's tasks."""
+    return qualification_notes(material.plan, material.tasks, material.qualifications, grader_digest())
+
+
 def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str]:
     """Identities that need neither network nor preparation."""
     manifest, plan = adapter.manifest, material.plan
@@ -67,7 +78,7 @@ def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str
             "agent.program": adapter.program_digest(plan.agent),
             "agent.embedded": "true" if manifest.embedded or scripted else "false",
             "agent.limits": SCRIPTED_LIMITS if scripted else manifest.limits,
-            "grader": tree_digest(GRADER, exclude=("__pycache__", "qualify")),  # qualifying judges tasks, not rollouts
+            "grader": grader_digest(),
             **endpoint_identity(plan.agent, adapter),
             **price_identity(plan, material.path),
         },

@@ -9,11 +9,12 @@ from typing import Any, get_args
 
 import click
 
-from pairtrial.cli.experiment import make_lock, prepare_all, read_experiment
+from pairtrial.cli.experiment import make_lock, prepare_all, qualification_remarks, read_experiment
 from pairtrial.cli.paths import PLAN, RUNS, runs_root
 from pairtrial.core.disk import write_atomic
 from pairtrial.core.errors import ExitCode, PlanError
 from pairtrial.prereg.amend import Bias, amendment, archive_path, differences
+from pairtrial.prereg.identities import demand_qualified
 from pairtrial.prereg.lock import Lock, load_lock, lock_path, parse_lock
 from pairtrial.prereg.review import describe_plan, warnings
 from pairtrial.runs.store import run_folder
@@ -32,7 +33,8 @@ def check(plan: Path, as_json: bool) -> int:
       pairtrial check prereg/demo.yaml
     """
     material, adapter = read_experiment(plan)
-    notes = warnings(material.plan, embedded=adapter.manifest.embedded)
+    demand_qualified(material)
+    notes = [*warnings(material.plan, embedded=adapter.manifest.embedded), *qualification_remarks(material)]
     if as_json:
         click.echo(json.dumps({"plan": material.plan.id, "cells": sum(len(b.cells) for b in material.blocks),
                                "warnings": notes}, sort_keys=True))  # fmt: skip
@@ -51,13 +53,15 @@ def check(plan: Path, as_json: bool) -> int:
 def freeze(plan: Path, replace: bool, runs: Path | None) -> int:
     """Resolve every identity of PLAN to a digest, write PLAN's lock beside it and print the plan id.
 
-    Frozen twice, the same bytes. Commit the lock before you run: the commit dates it.
+    Every task must be qualified or excepted in the plan, and no file of a provider may give a task away. Frozen twice,
+    the same bytes. Commit the lock before you run: the commit dates it.
 
     \b
     Example:
       pairtrial freeze prereg/demo.yaml
     """
     material, adapter = read_experiment(plan)
+    demand_qualified(material)
     target = lock_path(plan)
     before = load_lock(target).amendments if target.exists() else ()
     lock = make_lock(material, adapter, prepare_all(material), before)
@@ -107,6 +111,7 @@ def amend(plan: Path, reason: str, bias: Any) -> int:
     target = lock_path(plan)
     old = load_lock(target)
     material, adapter = read_experiment(plan)
+    demand_qualified(material)
     bare = make_lock(material, adapter, prepare_all(material), old.amendments)
     changes = differences(_record(old), _record(bare))
     record = amendment(old.plan_id, changes, reason=reason, bias=bias, today=datetime.now(UTC).date())

@@ -54,7 +54,10 @@ def run(plan: Path, workers: int, runs: Path | None, scratch: Path | None, uncom
     lock = load_lock(lock_path(plan))
     material, adapter = read_experiment(plan)
     frozen = {name: value for name, value in lock.identities.items() if not name.endswith(".workspace")}
-    refuse_drift(plan, drift(frozen, quick_identities(material, adapter)))
+    today = quick_identities(material, adapter)
+    if not any(name.endswith(".qualification") for name in frozen):  # frozen before tasks were qualified
+        today = {name: value for name, value in today.items() if not name.endswith(".qualification")}
+    refuse_drift(plan, drift(frozen, today))
     dated = committed(lock_path(plan))
     if dated is False and not uncommitted:
         raise PlanError(

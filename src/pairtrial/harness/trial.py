@@ -184,6 +184,7 @@ async def run_agent(
     process = await sandbox.start(argv, env=env, cwd=sandbox.workspace, timeout_s=wall_s)
     async with anyio.create_task_group() as group:
         group.start_soon(_watch, process, trial, halted)
+        heard = False
         try:
             await _say(process, session.open())
             async for line in process:
@@ -193,9 +194,11 @@ async def run_agent(
                 if trial.startup is not None and cleared is not None:
                     cleared()
                 await _say(process, reply)
+            heard = True
         finally:
             with anyio.CancelScope(shield=True):
-                if trial.problems or trial.voids or trial.halted:
+                # Ctrl-C or an error of ours: nobody listens any more, and waiting would last to the wall limit.
+                if not heard or trial.problems or trial.voids or trial.halted:
                     await process.kill()
                 ended = trial.ended = await process.wait()
             trial.truncated = trial.truncated or ended.truncated

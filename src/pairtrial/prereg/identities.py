@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pairtrial.core.canonical import sha256_file, sha256_hex
 from pairtrial.core.errors import PairtrialError, PlanError
 from pairtrial.prereg.plan import ArmKind, Plan, load_plan
+from pairtrial.prereg.qualified import leak_problems, qualification_identities, qualification_problems
 from pairtrial.prereg.schedule import Block, schedule, schedule_digest
 from pairtrial.providers import Provider, load_provider, mcp_template
 from pairtrial.tasks import Pack, Task, load_pack
+from pairtrial.tasks.qualification import Qualification, read_qualifications
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Material:
     """Treatment arm → its provider."""
     prompt: str
     blocks: tuple[Block, ...]
+    qualifications: Mapping[str, Qualification] = field(default_factory=dict)
+    """Task → what qualification found, as far as it was ever qualified."""
 
     def provider(self, arm: str) -> Provider | None:
         """The arm's provider; None for the control and its replicates."""
@@ -45,7 +49,12 @@ def read_material(path: Path) -> Material:
     except PairtrialError as fault:
         problems.append(str(fault))
     tasks: dict[str, Task] = {}
+    qualifications: dict[str, Qualification] = {}
     if pack is not None:
+        try:
+            qualifications = read_qualifications(pack)
+        except PairtrialError as fault:
+            problems.append(str(fault))
         known = {task.id: task for task in pack.tasks}
         for name in plan.tasks.ids:
             if name in known:
@@ -65,7 +74,16 @@ def read_material(path: Path) -> Material:
         problems.append(f"{path}: prompt: {plan.prompt}: cannot be read ({fault}); correct the path")
     if problems or pack is None:
         raise PlanError("\n".join(problems), slug="invalid-plan")
-    return Material(path, plan, pack, tasks, providers, prompt, schedule(plan))
+    return Material(path, plan, pack, tasks, providers, prompt, schedule(plan), qualifications)
+
+
+def demand_qualified(material: Material) -> None:
+    """`PlanError` for tasks that may not be frozen, and for providers that give a task away; asks no network."""
+    path, found = material.path, material.qualifications
+    problems = qualification_problems(path, material.plan, material.tasks, found)
+    problems += leak_problems(path, material.tasks, found, material.providers)
+    if problems:
+        raise PlanError("\n".join(problems), slug="unfit-tasks")
 
 
 def definition_identities(material: Material, extra: Mapping[str, str]) -> dict[str, str]:
@@ -83,6 +101,7 @@ def definition_identities(material: Material, extra: Mapping[str, str]) -> dict[
         table[f"task.{name}.definition"] = task.digest
         table[f"task.{name}.target"] = task.target.id
         table[f"task.{name}.category"] = str(task.category)
+    table |= qualification_identities(material.plan, material.tasks, material.qualifications)
     for arm in material.plan.arms:
         provider = material.provider(arm.name)
         if arm.kind is ArmKind.TREATMENT and provider is not None:

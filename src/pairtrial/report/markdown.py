@@ -268,6 +268,7 @@ def _limits(card: Scorecard) -> list[str]:
         lines.append(f"- {escape(card.agent_limits)}")
     if any(item.endswith("none") for item in card.isolation):
         lines.append("- The sandbox did not isolate: the agent could have read other files of this machine.")
+    lines += [f"- Task without qualification, {escape(item)}" for item in card.exceptions]
     lines.append(f"- Conflict of interest: {escape(card.conflict_of_interest)}")
     lines.append("- An absence of significance is not evidence of no difference.")
     return lines

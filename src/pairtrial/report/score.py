@@ -105,6 +105,7 @@ def score(lock: Lock, receipts: Iterable[Receipt], facts: JournalFacts) -> Score
         agent_limits=lock.identities.get("agent.limits", ""),
         embedded=embedded,
         isolation=tuple(sorted(table.isolation)),
+        exceptions=tuple(f"{name}: {reason}" for name, reason in sorted(plan.tasks.exceptions.items())),
         amendments=tuple(
             f"{item.date}, from plan {item.parent[:12]}: {item.reason} Likely bias: {item.bias}. {len(item.changes)} change(s)."
             for item in lock.amendments

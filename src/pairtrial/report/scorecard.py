@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from pairtrial.core.canonical import canonical_json
 from pairtrial.core.model import Model, Sha256, Slug
@@ -203,6 +203,8 @@ class Scorecard(Model):
     """What a result with this agent cannot say."""
     embedded: bool
     isolation: tuple[str, ...]
+    exceptions: tuple[str, ...] = ()
+    """Tasks that are not qualified and are used all the same, each with the registered reason."""
     amendments: tuple[str, ...]
     """Every amendment in one line each, oldest first."""
     committed: bool | None
@@ -226,6 +228,14 @@ class Scorecard(Model):
     """Arm → exact test of unequal invalidation against the control."""
     toolchains: tuple[dict[str, str], ...]
     claims: tuple[Claim, ...]
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A scorecard without exceptions has the bytes that it had before there were any."""
+        values: dict[str, Any] = inner(self)
+        if not self.exceptions:
+            values.pop("exceptions", None)
+        return values
 
     def to_bytes(self) -> bytes:
         """Canonical JSON, one line; two scorings of one run give the same bytes."""

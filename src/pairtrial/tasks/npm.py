@@ -14,8 +14,7 @@ async def download_npm(document: NpmTarball, target: Path) -> None:
     folder = target.parent / "npm"
     folder.mkdir()
     wanted = f"{document.name}@{document.version}"
-    # --prefer-online: a version is fixed, but a stale index would say that it does not exist.
-    argv = ["npm", "pack", wanted, "--ignore-scripts", "--no-audit", "--no-update-notifier", "--silent"]
+    argv = ["npm", "pack", wanted, "--ignore-scripts", "--no-audit", "--no-update-notifier", "--loglevel=error"]
     code, _, complaint = await call(argv, folder, wants=wanted, hint="install Node.js with npm")
     if code != 0 and ("E404" in complaint or "ETARGET" in complaint or "notarget" in complaint):
         raise TaskError(f"the configured npm registry has no {wanted}", slug="no-such-release")

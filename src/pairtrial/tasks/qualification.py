@@ -100,6 +100,8 @@ class Qualification(Model):
     """Which sandbox the agent that reads everything ran in; ``none`` where this machine has no isolating one."""
     needles: int = Field(ge=0)
     """Pieces of hidden tests and of unbroken source that it looked for."""
+    exposed: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """What system folders of the qualifying machine showed beside the task: a matter of where rollouts run."""
     fingerprints: Fingerprints
     problems: Annotated[tuple[Problem, ...], Field(strict=False)] = ()
 

@@ -53,6 +53,8 @@ class Reading:
     needles: int
     problems: tuple[Problem, ...]
     files: int
+    exposed: tuple[str, ...] = ()
+    """What the machine itself shows beside the task, such as another release of the target in a system folder."""
 
 
 async def read_everything(
@@ -96,9 +98,11 @@ async def read_everything(
         said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise SandboxError(f"{prepared.task.id}: the reading agent failed: {''.join(said)}", slug="reader-failed")
     seen = json.loads(done.stdout)
-    found = [*_history(seen["git"]), *_readable(seen["hits"], passages, sandbox.workspace)]
+    hits, exposed = _apart(seen["hits"], prepared, sandbox.workspace)
+    found = [*_history(seen["git"]), *_readable(hits, passages)]
+    machine = tuple(problem.text for problem in _readable(exposed, passages))
     kind = sandbox.kind if isolated else "none"
-    return Reading(kind, len(request["needles"]), tuple(found), seen["files"])
+    return Reading(kind, len(request["needles"]), tuple(found), seen["files"], machine)
 
 
 async def _lay_workspace(prepared: Prepared, sandbox: Any, scratch: Path) -> None:
@@ -128,7 +132,7 @@ def _words(prepared: Prepared) -> set[str]:
     if prepared.task.target.tests.framework not in (Framework.PYTEST, Framework.UNITTEST):
         return set()
     names = {item.partition("[")[0].rpartition("::")[2] for item in prepared.task.fail_to_pass}
-    return {name for name in names if len(name) > 8}
+    return {name for name in names if len(name) > 12}
 
 
 def _history(facts: Mapping[str, int]) -> list[Problem]:
@@ -140,20 +144,56 @@ def _history(facts: Mapping[str, int]) -> list[Problem]:
     return found
 
 
-def _readable(hits: Mapping[str, Sequence[int | str]], passages: Sequence[Passage], workspace: str) -> list[Problem]:
+Hits = dict[str, Sequence[int | str]]
+
+
+def _apart(hits: Mapping[str, Sequence[int | str]], prepared: Prepared, workspace: str) -> tuple[Hits, Hits]:
+    """What comes with the task, and what the machine's system folders show; both without what is no leak.
+
+    A test that the agent can run all the same is no leak, even where it reads like a hidden one: it passes with the
+    defect, so it does not show it.
+    """
+    task = prepared.task
+    shown = {item.partition("::")[0] for item in task.pass_to_pass}
+    known, machine = {}, {}
+    for place, items in hits.items():
+        relative = place.removeprefix(f"{workspace}/").removeprefix("git:")
+        if relative in shown:
+            continue
+        system = next((root for root in MACHINE if place.startswith(f"{root}/")), None)
+        inside = place.startswith(str(prepared.environment.root))
+        if system is not None and not inside:
+            machine["a system folder: " + "/".join(place.split("/")[-3:])] = items
+        else:
+            known[_shown(place, workspace, str(prepared.environment.root))] = items
+    return known, machine
+
+
+def _shown(place: str, workspace: str, environment: str) -> str:
+    """A place without the paths of this machine: the record is committed."""
+    if place.startswith((f"{workspace}/", "git:")):
+        return place.removeprefix(f"{workspace}/")
+    if place.startswith(f"{environment}/"):
+        return f"the environment: {place.removeprefix(environment + '/')}"
+    _, packages, module = place.rpartition("/site-packages/")
+    if packages:
+        return f"the agent's runtime: {module}"
+    return "outside of the workspace: " + "/".join(place.split("/")[-3:])
+
+
+def _readable(hits: Mapping[str, Sequence[int | str]], passages: Sequence[Passage]) -> list[Problem]:
     """Passages of which enough can be read in one place."""
     owner = [number for number, passage in enumerate(passages) for _ in passage.pieces]
     found = []
     for place in sorted(hits):
         pieces = {item for item in hits[place] if isinstance(item, int)}
         words = sorted({item for item in hits[place] if isinstance(item, str)})
-        shown = place.removeprefix(f"{workspace}/")
         for number, passage in enumerate(passages):
             mine = sum(owner[item] == number for item in pieces)
             if mine and mine >= SHARE * len(passage.pieces):
-                found.append(Problem(fault=Fault.LEAKING, text=f"{shown} holds {passage.name}"))
+                found.append(Problem(fault=Fault.LEAKING, text=f"{place} holds {passage.name}"))
         if words:
-            text = f"{shown}, a compiled file, names hidden tests ({', '.join(words[:3])})"
+            text = f"{place}, a compiled file, names hidden tests ({', '.join(words[:3])})"
             found.append(Problem(fault=Fault.LEAKING, text=text))
     return found
 

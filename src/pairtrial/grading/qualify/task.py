@@ -71,7 +71,11 @@ class Qualifier:
 
     async def qualify(self, task: Task) -> tuple[Qualification, bool]:
         """What is found about ``task``, and whether it came from the cache."""
-        prepared = await prepare(task, self.cache)
+        return await self.qualify_prepared(await prepare(task, self.cache))
+
+    async def qualify_prepared(self, prepared: Prepared) -> tuple[Qualification, bool]:
+        """The same for a task that is prepared already."""
+        task = prepared.task
         key = digest_json({**self._depends(prepared), "task": task.digest, "visible": prepared.visible_digest})
         path = self.cache / "qualifications" / f"{key[:32]}.json"
         if path.exists():
@@ -157,6 +161,7 @@ class _Work:
             example=code,
             reader=reading.sandbox,
             needles=reading.needles,
+            exposed=reading.exposed,
             fingerprints=prints,
             problems=tuple(dict.fromkeys(problems)),
         )

@@ -92,7 +92,8 @@ class Reader:
 
     def text(self, data: bytes, place: str) -> None:
         if b"\0" in data[:4096]:
-            for word in self.words:
+            # Compiled Python keeps the names of its functions; other binaries (an index of git) hold names by nature.
+            for word in self.words if place.endswith(".pyc") else ():
                 if word in data:
                     self.hits.setdefault(place, []).append(word.decode())
             return
@@ -108,6 +109,11 @@ class Reader:
         before = frozenset(os.listdir(os.path.join(workspace, ".git")))
         lost = git(workspace, "fsck", "--lost-found", "--full", "--no-progress", "--unreachable").splitlines()
         objects = git(workspace, "cat-file", "--batch-all-objects", "--batch")
+        paths = {}
+        for row in git(workspace, "ls-tree", "-r", "-z", "HEAD").split(b"\0"):
+            head, _, path = row.partition(b"\t")
+            if path:
+                paths[head.split()[2].decode()] = path.decode("utf-8", "replace")
         kinds: dict[str, int] = {"commit": 0, "tag": 0, "tree": 0, "blob": 0}
         stream = io.BytesIO(objects)
         while head := stream.readline():
@@ -115,7 +121,7 @@ class Reader:
             body = stream.read(int(size))
             stream.read(1)
             kinds[kind] += 1
-            self.data(body, f"git:{name}", 2)
+            self.data(body, f"git:{paths.get(name, name)}", 2)
         return {
             "commits": kinds["commit"],
             "tags": kinds["tag"],
