@@ -57,7 +57,7 @@ async def run_suite(
     framework = framework_of(prepared)
     await sandbox.kill()
     for folder in (sandbox.workspace, sandbox.home, sandbox.tmp):
-        await anyio.to_thread.run_sync(_empty, sandbox.host_path(folder))
+        await anyio.to_thread.run_sync(_empty, sandbox.host_path(folder), sandbox.mount_points(folder))
     await sandbox.put_tree(prepared.defective, sandbox.workspace)
     tree = sandbox.host_path(sandbox.workspace)
     await anyio.to_thread.run_sync(_check_copy, prepared, tree)
@@ -177,6 +177,8 @@ def _check_copy(prepared: Prepared, workspace: Path) -> None:
         )
 
 
-def _empty(folder: Path) -> None:
+def _empty(folder: Path, keep: frozenset[str]) -> None:
+    """Remove all but what leads to a mount: without its folder on the host a container loses the mount itself."""
     for entry in folder.iterdir():
-        remove_tree(entry)
+        if entry.name not in keep:
+            remove_tree(entry)

@@ -100,6 +100,12 @@ class HostFolders:
                 return str(PurePosixPath(mount.target) / source.relative_to(mount.source).as_posix())
         raise SandboxError(f"{source}: below no mount of this sandbox", slug="bad-path")
 
+    def mount_points(self, folder: str) -> frozenset[str]:
+        """Names in the inside folder ``folder`` at or below which something is mounted."""
+        base = PurePosixPath(folder)
+        below = (PurePosixPath(mount.target) for mount in self.spec.mounts)
+        return frozenset(place.relative_to(base).parts[0] for place in below if base in place.parents)
+
     async def put_tree(self, source: Path, target: str) -> None:
         """Copy the content of a host folder to ``target``."""
         await anyio.to_thread.run_sync(self._put_tree, source, target)

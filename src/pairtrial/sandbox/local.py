@@ -45,6 +45,10 @@ class LocalSandbox(HostedSandbox):
         """Without isolation a host path is the inside path."""
         return str(source)
 
+    def mount_points(self, folder: str) -> frozenset[str]:
+        """Nothing is mounted."""
+        return frozenset()
+
     def _launch(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Launch:
         return Launch(tuple(argv), env, cwd or str(self.root / "w"), on_lost=self._catch)
 

@@ -154,6 +154,9 @@ class Sandbox(Protocol):
     def inside_path(self, source: Path) -> str:
         """Where a host path below a mount's source is seen inside."""
 
+    def mount_points(self, folder: str) -> frozenset[str]:
+        """Names in an inside folder at or below which something is mounted; removing one on the host unmounts it."""
+
     async def exec(
         self,
         argv: Sequence[str],
