@@ -13,7 +13,7 @@ from pairtrial.prereg.schedule import schedule
 from pairtrial.report import Scorecard, score
 from pairtrial.report.markdown import render
 from pairtrial.report.score import JournalFacts
-from pairtrial.runs.receipt import Receipt, Times
+from pairtrial.runs.receipt import Receipt, Times, WireRecord
 
 R, U = Status.RESOLVED, Status.UNRESOLVED
 
@@ -124,3 +124,20 @@ def test_what_a_limit_cut_off_is_counted() -> None:
     card = card_of(lock, receipts)
     assert card.secondary[0].ratios["treat"].censored == 1
     assert "1 rollouts cut off by a limit" in render(card, "runs/x")
+
+
+def test_cost_is_shown_with_a_clean_cache_too() -> None:
+    """The treatment costs 0.30 with every token fresh, the control 0.20, whatever the cache made of it."""
+    lock = lock_of(3)
+    receipts = []
+    for receipt in receipts_for(lock, {}):
+        wire = WireRecord(
+            requests=1, main_requests=1, refused=0, errors=0, unfinished=0, unpriced=0, relayed=0, served=("m",),
+            first_request_bytes=10, first_request_tools=("Edit",), capped=False, truncated=False,
+            cost_neutral_usd="0.30" if receipt.cell.arm == "treat" else "0.20",
+        )  # fmt: skip
+        receipts.append(receipt.model_copy(update={"wire": wire}))
+    card = card_of(lock, receipts)
+    assert card.sensitivity[0].clean_cache == {"control": pytest.approx(0.2), "treat": pytest.approx(0.3)}
+    assert "Mean cost of a rollout with a clean cache" in render(card, "runs/x")
+    assert card_of(lock, receipts_for(lock, {})).sensitivity[0].clean_cache == {"control": None, "treat": None}

@@ -221,6 +221,11 @@ def _sensitivity(card: Scorecard) -> list[str]:
                 f"- `{item.treatment}`, against the mean of control and replicate (exploratory): "
                 f"{points(item.delta_pooled_control)} pp."
             )
+        if any(cost is not None for cost in item.clean_cache.values()):
+            means = ", ".join(f"`{arm}` {_figure(cost)} USD" for arm, cost in item.clean_cache.items())
+            lines.append(
+                f"- Mean cost of a rollout with a clean cache, every token at the fresh price (exploratory): {means}."
+            )
         if item.within_task_p is not None:
             lines.append(
                 f"- `{item.treatment}`, runs relabelled inside these very tasks (exploratory Q test): "

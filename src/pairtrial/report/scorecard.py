@@ -171,6 +171,9 @@ class Sensitivity(Model):
     clustered_reliable: bool | None
     delta_pooled_control: float | None
     """Difference against the mean of control and replicate."""
+    clean_cache: dict[str, float | None]
+    """Arm → mean cost of a rollout in USD with every token at the price of a fresh one; null where nothing is metered.
+    The second arm of a block reads what the first one cached, so plain cost favours whoever comes later."""
     within_task_p: float | None
     """Q test over relabelled runs inside tasks: speaks about these very tasks."""
 

@@ -44,6 +44,7 @@ def sensitivity(lock: Lock, table: Tally, treatment: str) -> Sensitivity:
         clustered_high=number(clustered.high) if clustered else None,
         clustered_reliable=None if clusters is None else clusters >= ENOUGH_CLUSTERS,
         delta_pooled_control=number(_pooled(rows, treatment, control, replicate)) if replicate else None,
+        clean_cache={name: number(_clean_cache(rows, name)) for name in (control, treatment)},
         within_task_p=_within(plan, rows, treatment, control),
     )
 
@@ -76,6 +77,11 @@ def _pooled(
         for blocks in rows.values()
     ]
     return sum(values, Fraction(0)) / len(values) if values else None
+
+
+def _clean_cache(rows: Mapping[str, list[dict[str, CellResult]]], arm: str) -> float | None:
+    costs = [cost for blocks in rows.values() for row in blocks if (cost := row[arm].cost_neutral_usd) is not None]
+    return sum(costs) / len(costs) if costs else None
 
 
 def _within(plan: Plan, rows: Mapping[str, list[dict[str, CellResult]]], treatment: str, control: str) -> float | None:

@@ -25,6 +25,8 @@ class CellResult:
     tool_calls: int | None
     context_calls: int | None
     cost_usd: float | None
+    cost_neutral_usd: float | None
+    """The same tokens at the price of fresh ones: what it would have cost with a clean cache."""
     touched: bool
 
     @property
@@ -92,6 +94,7 @@ def tally(plan: Plan, blocks: tuple[Block, ...], receipts: Iterable[Receipt]) ->
             tool_calls=receipt.tool_calls,
             context_calls=receipt.context_tool_calls,
             cost_usd=float(sum(costs, Decimal(0))) if costs else None,
+            cost_neutral_usd=_neutral(receipt),
             touched=bool(receipt.grade and receipt.grade.touched),
         )
     return result
@@ -103,3 +106,8 @@ def deltas(rows: Mapping[str, list[dict[str, CellResult]]], treatment: str, cont
         task: Fraction(sum(int(row[treatment].resolved) - int(row[control].resolved) for row in blocks), len(blocks))
         for task, blocks in rows.items()
     }
+
+
+def _neutral(receipt: Receipt) -> float | None:
+    wire = receipt.wire
+    return None if wire is None or wire.cost_neutral_usd is None else float(wire.cost_neutral_usd)
