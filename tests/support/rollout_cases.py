@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from pairtrial.harness.agents import AgentManifest, Expected, Invocation
 from pairtrial.harness.agents.base import Adapter
 from pairtrial.harness.delivery import Arm
 from pairtrial.harness.rollout import Experiment, run_attempt
+from pairtrial.harness.runtime import Runtime
 from pairtrial.prereg.plan import AgentSpec, Plan
 from pairtrial.prereg.schedule import Cell, schedule
 from pairtrial.providers import AgentConfig, Provider, load_provider
@@ -61,6 +63,10 @@ class FakeAdapter(Adapter):
     def invocation(self, agent: AgentSpec, prompt: str) -> Invocation:
         argv = ("${PYTHON}", "-c", self.script, "${MCP_FILE}", "${SEED}")
         return Invocation(argv=argv, env={"AGENT_MODEL": agent.model}, stdin=prompt.encode())
+
+
+OUR_OWN = Runtime(Path(sys.executable), (Path(sys.prefix), Path(sys.base_prefix)), "0" * 64)
+"""The interpreter of the tests: nothing has to be installed."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,7 @@ def make_laboratory(
         scratch=root / "scratch",
         cache=root / "cache",
         toolchain={"python": "3"},
+        runtime=OUR_OWN,
     )
     experiment.scratch.mkdir(exist_ok=True)
     return Laboratory(experiment, prepared)

@@ -19,6 +19,7 @@ from pairtrial.harness.agents import AgentAdapter, load_adapter, render_prompt
 from pairtrial.harness.delivery import Arm
 from pairtrial.harness.fitness import make_expected, plan_problems, price_identity, prices_of
 from pairtrial.harness.gateway import Budget, Route
+from pairtrial.harness.runtime import Runtime, build_runtime, runtime_identity
 from pairtrial.harness.wiring import SCRIPTED, demand_credential, endpoint_identity, make_route
 from pairtrial.prereg.amend import Amendment
 from pairtrial.prereg.identities import Material, definition_identities, read_material
@@ -65,7 +66,9 @@ def grader_digest() -> str:
 
 def qualification_remarks(material: Material) -> list[str]:
     """What the author should know about the qualification of the plan's tasks."""
-    return qualification_notes(material.plan, material.tasks, material.qualifications, grader_digest())
+    return qualification_notes(
+        material.plan, material.tasks, material.qualifications, grader_digest(), runtime_identity()
+    )
 
 
 def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str]:
@@ -78,6 +81,7 @@ def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str
             "agent.program": adapter.program_digest(plan.agent),
             "agent.embedded": "true" if manifest.embedded or scripted else "false",
             "agent.limits": SCRIPTED_LIMITS if scripted else manifest.limits,
+            "agent.runtime": runtime_identity(),
             "grader": grader_digest(),
             **endpoint_identity(plan.agent, adapter),
             **price_identity(plan, material.path),
@@ -103,6 +107,11 @@ def prepare_all(material: Material) -> dict[str, Prepared]:
 
     anyio.run(work)
     return ready
+
+
+def prepare_runtime() -> Runtime:
+    """What agents and servers run with; built when it is not in the cache."""
+    return anyio.run(build_runtime, cache_root())
 
 
 def make_lock(

@@ -11,7 +11,15 @@ from pathlib import Path
 import anyio
 import click
 
-from pairtrial.cli.experiment import gateway_for, make_arms, make_lock, prepare_all, read_experiment, toolchain
+from pairtrial.cli.experiment import (
+    gateway_for,
+    make_arms,
+    make_lock,
+    prepare_all,
+    prepare_runtime,
+    read_experiment,
+    toolchain,
+)
 from pairtrial.cli.paths import PLAN, RUNS
 from pairtrial.cli.progress import tracking
 from pairtrial.cli.run import scratch_folder
@@ -56,7 +64,8 @@ def purity(plan: Path, replicates: int, task: str | None, counting: bool, scratc
         with gateway_for(material, adapter, key_needed=counting) as (server, route):
             experiment = Experiment(
                 lock=lock, adapter=adapter, prepared=prepared, arms=make_arms(material, adapter), prompt=material.prompt,
-                scratch=folder, cache=cache_root(), toolchain=toolchain(), gateway=server, route=route,
+                scratch=folder, cache=cache_root(), toolchain=toolchain(),
+                runtime=prepare_runtime(), gateway=server, route=route,
             )  # fmt: skip
             found = _probe(experiment, _cells(lock.plan, task), replicates)
             if counting:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -25,9 +24,6 @@ from pairtrial.tasks.qualification import (
     read_document,
     read_qualifications,
 )
-
-PROGRAM = Path(__file__).resolve().parents[2]
-"""Our own package, which a rollout can read."""
 
 
 @click.command()
@@ -87,11 +83,12 @@ Found = dict[str, tuple[Qualification, float | None]]
 async def _qualify_all(chosen: Sequence[Task], scratch: Path, *, kind: str | None, repeat: int, jobs: int) -> Found:
     from pairtrial.grading.qualify import Qualifier
     from pairtrial.grading.qualify.rounds import Where
+    from pairtrial.harness.runtime import build_runtime, runtime_identity
 
     isolating = await _isolating(scratch)
     suites = Where(kind or (isolating or "local"), scratch)
     reader = Where(isolating or "local", scratch)
-    further = tuple(dict.fromkeys((Path(sys.prefix), Path(sys.base_prefix), PROGRAM)))
+    runtime = await build_runtime(cache_root())
     found: Found = {}
     limiter = anyio.CapacityLimiter(jobs)
     with tracking("qualifying tasks", len(chosen)) as tracker:
@@ -99,7 +96,10 @@ async def _qualify_all(chosen: Sequence[Task], scratch: Path, *, kind: str | Non
         async def one(task: Task) -> None:
             async with limiter:
                 began = time.monotonic()
-                qualifier = Qualifier(cache_root(), suites, reader, repeat, further, _Beat(tracker, found, task.id))
+                qualifier = Qualifier(
+                    cache_root(), suites, reader, repeat, runtime.folders, runtime_identity(),
+                    _Beat(tracker, found, task.id),
+                )  # fmt: skip
                 item, cached = await qualifier.qualify(task)
                 found[task.id] = (item, None if cached else time.monotonic() - began)
                 tracker.update(len(found), task.id)

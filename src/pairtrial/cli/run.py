@@ -18,6 +18,7 @@ from pairtrial.cli.experiment import (
     gateway_for,
     make_arms,
     prepare_all,
+    prepare_runtime,
     prepared_identities,
     quick_identities,
     read_experiment,
@@ -85,6 +86,7 @@ def run(plan: Path, workers: int, runs: Path | None, scratch: Path | None, uncom
                 scratch=folder,
                 cache=cache_root(),
                 toolchain=toolchain(),
+                runtime=prepare_runtime(),
                 gateway=server,
                 route=route,
             )

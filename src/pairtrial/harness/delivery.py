@@ -7,7 +7,6 @@ every byte must be as the task has it.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,13 +71,10 @@ class Link:
     token: str
 
 
-def mounts(prepared: Prepared, provider: Provider | None, *further: Path) -> tuple[Mount, ...]:
-    """Folders outside the sandbox that the agent's processes read: environment, interpreter, our package, provider."""
-    package = Path(__file__).resolve().parents[2]
+def mounts(prepared: Prepared, *further: Path) -> tuple[Mount, ...]:
+    """Folders outside the sandbox that its processes read: the task's environment, and ``further`` ones."""
     environment = prepared.environment
-    folders = [environment.root, *environment.places, Path(sys.prefix), Path(sys.base_prefix), package, *further]
-    if provider is not None:
-        folders.append(Path(provider.folder))
+    folders = [environment.root, environment.base, *environment.places, *further]
     unique = dict.fromkeys(str(folder) for folder in folders)
     return tuple(Mount(source=Path(folder), target=folder) for folder in unique)
 
@@ -91,16 +87,20 @@ async def deliver(
     seed: int,
     adapter: AgentAdapter,
     agent: AgentSpec,
+    python: Path,
     link: Link | None = None,
 ) -> Delivered:
-    """Put everything in place; raises `DeliveryError` with a status when the rollout must not start."""
+    """Put everything in place; raises `DeliveryError` with a status when the rollout must not start.
+
+    ``python`` is the interpreter that agents and servers get as ``${PYTHON}``.
+    """
     workspace = sandbox.host_path(sandbox.workspace)
     await copy_workspace(prepared, workspace)
     link_modules(prepared, sandbox.inside_path(prepared.environment.root), workspace)
     state = f"{sandbox.home}/{STATE}"
     sandbox.host_path(state).mkdir(parents=True, exist_ok=True)
     table = {
-        "PYTHON": sys.executable,
+        "PYTHON": str(python),
         "WORKSPACE": sandbox.workspace,
         "HOME": sandbox.home,
         "STATE": state,

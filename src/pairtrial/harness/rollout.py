@@ -19,6 +19,7 @@ from pairtrial.harness.agents import AgentAdapter, Invocation, render_prompt
 from pairtrial.harness.agents.base import split_turns
 from pairtrial.harness.delivery import Arm, Delivered, DeliveryError, Link, deliver, mounts, remove_context
 from pairtrial.harness.gateway import Ledger, Route
+from pairtrial.harness.runtime import Runtime
 from pairtrial.harness.trial import Trial, run_agent
 from pairtrial.harness.wiring import (
     complete_startup,
@@ -67,6 +68,8 @@ class Experiment:
     scratch: Path
     cache: Path
     toolchain: Mapping[str, str]
+    runtime: Runtime
+    """What agents, MCP servers and indexers run with."""
     gateway: GatewayServer | None = None
     """The only way to a model; None for an agent that asks none."""
     route: Route | None = None
@@ -155,13 +158,16 @@ def _sandbox(experiment: Experiment, cell: Cell, role: str, wall_s: float) -> Sa
     prepared = experiment.prepared[cell.task]
     name = sha256_hex(f"{experiment.lock.plan_id}/{cell.id}/{role}/{time.monotonic_ns()}".encode())[:12]
     limits = Limits(wall_s=wall_s, memory_bytes=plan.memory_mb << 20 if plan.memory_mb else None, cpus=plan.cpus)
-    provider = experiment.arms[cell.arm].provider if role == "agent" else None
     agent = experiment.plan.agent
-    further = experiment.adapter.folders(agent) if role == "agent" else ()
+    further: list[Path] = []
+    if role == "agent":
+        provider = experiment.arms[cell.arm].provider
+        further += [*experiment.runtime.folders, *experiment.adapter.folders(agent)]
+        further += [Path(provider.folder)] if provider else []
     spec = SandboxSpec(
         label=name,
         scratch=experiment.scratch,
-        mounts=mounts(prepared, provider, *further),
+        mounts=mounts(prepared, *further),
         network="gateway" if role == "agent" and experiment.gateway is not None else "none",
         image=plan.image,
         limits=limits,
@@ -190,7 +196,10 @@ async def _run_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cours
     await sandbox.prepare()
     link = await _open_gateway(experiment, arm, sandbox, course)
     invocation = experiment.invocation(prepared.task)
-    delivered = await deliver(sandbox, prepared, arm, invocation, cell.seed, adapter, agent, link)
+    delivered = await deliver(
+        sandbox, prepared, arm, invocation, cell.seed, adapter, agent, experiment.runtime.python, link
+    )
+    delivered.observed["runtime"] = experiment.runtime.digest
     course.delivered = delivered
     course.index_s = delivered.index_s
     course.setup_s = time.monotonic() - begun

@@ -34,9 +34,9 @@ def qualification_problems(
 
 
 def qualification_notes(
-    plan: Plan, tasks: Mapping[str, Task], found: Mapping[str, Qualification], grader: str
+    plan: Plan, tasks: Mapping[str, Task], found: Mapping[str, Qualification], grader: str, runtime: str
 ) -> list[str]:
-    """What the author should know: exceptions, needless ones, and qualifications by another grader."""
+    """What the author should know: exceptions, needless ones, and qualifications by another grader or runtime."""
     notes = []
     for name, reason in sorted(plan.tasks.exceptions.items()):
         why = why_unqualified(tasks[name], found.get(name))
@@ -48,6 +48,11 @@ def qualification_notes(
     if older:
         notes.append(
             f"{len(older)} of {len(tasks)} tasks were qualified with another version of the grader, first {older[0]}"
+        )
+    other = [name for name in tasks if name in found and found[name].runtime != runtime]
+    if other:
+        notes.append(
+            f"{len(other)} of {len(tasks)} tasks were read through with another runtime of the agents, first {other[0]}"
         )
     return notes
 

@@ -12,7 +12,6 @@ import functools
 import json
 import os
 import platform
-import shutil
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
@@ -26,16 +25,23 @@ from packaging.utils import canonicalize_name
 from pairtrial.core.canonical import digest_json, sha256_hex, tree_digest
 from pairtrial.core.disk import write_atomic
 from pairtrial.core.errors import EnvironmentFault, TaskError
-from pairtrial.sandbox.process import run
-from pairtrial.tasks.index import tool_environment
 from pairtrial.tasks.locking import building_folder, discard, locked
 from pairtrial.tasks.model import Toolchain
 from pairtrial.tasks.pack import Target
 from pairtrial.tasks.toolchains import Tools, check_offline, find_tools, install_modules, link_programs
+from pairtrial.tasks.virtualenv import (
+    install_arguments,
+    installed,
+    interpreter,
+    publish,
+    run_uv,
+    said_by,
+    site_packages,
+    venv_arguments,
+)
 
 RECORD = "pairtrial-environment.json"
 _FORMAT = 1
-_UV_TIMEOUT_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ async def build_environment(target: Target, cache: Path, tree: Path | None) -> E
         "lock": sha256_hex(target.lock.encode()),
         "metadata": metadata,
         "python": sys.version,
-        "interpreter": _interpreter(),
+        "interpreter": interpreter(),
         "platform": sysconfig.get_platform(),
     }
     tools = Tools()
@@ -114,10 +120,6 @@ async def verify_environment(environment: Environment) -> None:
         )
 
 
-def _interpreter() -> str:
-    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-
-
 def _tree(root: Path) -> str:
     return tree_digest(root, exclude=(RECORD,))
 
@@ -145,11 +147,7 @@ async def _build(target: Target, final: Path, metadata: str | None, tools: Tools
     building = await anyio.to_thread.run_sync(building_folder, final)
     try:
         root = building / "environment"
-        await _uv(
-            target,
-            "venv",
-            ["venv", "--relocatable", "--no-project", "--python", _interpreter(), os.fspath(root)],
-        )
+        await _uv(target, "venv", venv_arguments(root))
         further: dict[str, Any] = {}
         if target.document.environment.kind is Toolchain.PYTHON:
             await _install(target, building, root, metadata)
@@ -159,9 +157,9 @@ async def _build(target: Target, final: Path, metadata: str | None, tools: Tools
         if target.document.environment.kind is Toolchain.NODE:
             further["modules"] = await install_modules(target, root, cache)
         version = await _uv_version(target)
-        record = await anyio.to_thread.run_sync(_record, root, _site_packages(root), version, further)
+        record = await anyio.to_thread.run_sync(_record, root, version, further)
         write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
-        await anyio.to_thread.run_sync(_publish, root, final)
+        await anyio.to_thread.run_sync(publish, root, final)
     finally:
         await discard(building)
     built = _load(final)
@@ -173,24 +171,10 @@ async def _build(target: Target, final: Path, metadata: str | None, tools: Tools
 async def _install(target: Target, building: Path, root: Path, metadata: str | None) -> None:
     lock = building / "requirements.lock"
     lock.write_text(target.lock, encoding="utf-8")
-    options = ["--require-hashes", "--no-deps", "--no-build", "--link-mode", "copy", "--compile-bytecode"]
-    python = os.fspath(root / "bin" / "python")
-    await _uv(target, "install", ["pip", "install", "--python", python, *options, "-r", os.fspath(lock)])
+    await _uv(target, "install", install_arguments(root, lock))
     if metadata is not None and target.name is not None:
-        await anyio.to_thread.run_sync(_write_metadata, _site_packages(root), target, metadata)
-    await _uv(target, "check", ["pip", "check", "--python", python])
-
-
-def _publish(root: Path, final: Path) -> None:
-    if final.exists():
-        # Whatever is there could not be loaded: half of an older build, or damaged by hand.
-        shutil.rmtree(final)
-    root.rename(final)
-
-
-def _site_packages(root: Path) -> Path:
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return root / "lib" / version / "site-packages"
+        await anyio.to_thread.run_sync(_write_metadata, site_packages(root), target, metadata)
+    await _uv(target, "check", ["pip", "check", "--python", os.fspath(root / "bin" / "python")])
 
 
 def _metadata(target: Target, tree: Path | None) -> str | None:
@@ -219,8 +203,8 @@ def _write_metadata(site: Path, target: Target, metadata: str) -> None:
     (folder / "RECORD").write_text("", encoding="utf-8")
 
 
-def _record(root: Path, site: Path, uv: str, further: Mapping[str, Any]) -> dict[str, Any]:
-    packages = sorted(item.name.removesuffix(".dist-info") for item in site.glob("*.dist-info"))
+def _record(root: Path, uv: str, further: Mapping[str, Any]) -> dict[str, Any]:
+    packages = installed(root)
     identity = {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -238,19 +222,13 @@ async def _uv_version(target: Target) -> str:
 
 
 async def _uv(target: Target, step: str, arguments: Sequence[str]) -> str:
-    from uv import find_uv_bin
-
-    environment = await anyio.to_thread.run_sync(tool_environment)
-    environment |= {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1", "PYC_INVALIDATION_MODE": "UNCHECKED_HASH"}
-    done = await run([find_uv_bin(), *arguments], env=environment, timeout_s=_UV_TIMEOUT_S, output_cap=1 << 20)
+    done = await run_uv(arguments)
     if done.exit_code == 0:
         return done.stdout.decode(errors="replace")
-    raise _uv_fault(target, step, done.stderr.decode(errors="replace"))
+    raise _uv_fault(target, step, done.stderr.decode(errors="replace"), said_by(done))
 
 
-def _uv_fault(target: Target, step: str, text: str) -> EnvironmentFault | TaskError:
-    chatter = ("Using Python", "Checked", "Resolved", "Prepared", "Installed", "Found")
-    said = " ".join(" ".join(line for line in text.splitlines() if not line.startswith(chatter)).split())[-1500:]
+def _uv_fault(target: Target, step: str, text: str, said: str) -> EnvironmentFault | TaskError:
     where = target.folder / str(target.document.environment.lock)
     if step == "check":
         return TaskError(

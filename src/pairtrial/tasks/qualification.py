@@ -98,6 +98,8 @@ class Qualification(Model):
     """What the prompt's example did before and after."""
     reader: str
     """Which sandbox the agent that reads everything ran in; ``none`` where this machine has no isolating one."""
+    runtime: str = ""
+    """Identity of the agents' runtime that it looked through; empty where that was our own environment."""
     needles: int = Field(ge=0)
     """Pieces of hidden tests and of unbroken source that it looked for."""
     exposed: Annotated[tuple[str, ...], Field(strict=False)] = ()

@@ -28,7 +28,8 @@ from pairtrial.tasks.workspace import Prepared, copy_workspace, task_env
 
 TIMEOUT_S = 600.0
 MACHINE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix")
-"""The machine's own programs: the same for every task, read only where a file is called like one of the task's."""
+"""The machine's own programs, and with them the installation of Python: the same for every task, read only where a file
+is called like one of the task's."""
 ONE_COMMIT = {
     "commits": 1,
     "tags": 0,
@@ -75,7 +76,7 @@ async def read_everything(
             "workspace": sandbox.workspace,
             "git": True,
             "roots": ["/"] if isolated else own,
-            "shallow": [*MACHINE, *(sandbox.inside_path(path) for path in _interpreters(prepared, further))],
+            "shallow": [*MACHINE, sandbox.inside_path(prepared.environment.base)],
             "names": sorted(_names(prepared)),
             "words": sorted(_words(prepared)),
             "needles": [piece for passage in passages for piece in passage.pieces],
@@ -110,11 +111,6 @@ async def _lay_workspace(prepared: Prepared, sandbox: Any, scratch: Path) -> Non
         copy = Path(name) / "workspace"
         await copy_workspace(prepared, copy)
         await sandbox.put_tree(copy, sandbox.workspace)
-
-
-def _interpreters(prepared: Prepared, further: Iterable[Path]) -> list[Path]:
-    """Whole installations, of which only what is called like a file of the task is read."""
-    return [prepared.environment.base, *(path for path in further if (path / "bin").is_dir())]
 
 
 def _names(prepared: Prepared) -> set[str]:

@@ -38,7 +38,7 @@ from pairtrial.tasks.prompts import example
 from pairtrial.tasks.qualification import MIN_REPEAT, Fault, Fingerprints, Problem, Qualification, Rounds
 from pairtrial.tasks.workspace import Prepared, copy_workspace, prepare, unbroken_tree
 
-FORMAT = 1
+FORMAT = 2
 """Raised when this package looks for more than before: what is in the cache is then made again."""
 CONDITIONS = ("as-graded", "varied", "load")
 
@@ -61,6 +61,8 @@ class Qualifier:
     repeat: int = MIN_REPEAT
     further: tuple[Path, ...] = ()
     """What a rollout mounts beside the task's environment."""
+    runtime: str = ""
+    """Identity of the interpreter that it mounts for the agent and its servers."""
     told: Callable[[], None] = lambda: None
     """Called after every run of a suite."""
 
@@ -76,7 +78,8 @@ class Qualifier:
     async def qualify_prepared(self, prepared: Prepared) -> tuple[Qualification, bool]:
         """The same for a task that is prepared already."""
         task = prepared.task
-        key = digest_json({**self._depends(prepared), "task": task.digest, "visible": prepared.visible_digest})
+        key = digest_json({**self._depends(prepared), "task": task.digest, "visible": prepared.visible_digest,
+                           "runtime": self.runtime})  # fmt: skip
         path = self.cache / "qualifications" / f"{key[:32]}.json"
         if path.exists():
             return Qualification.model_validate(json.loads(path.read_bytes()), strict=False), True
@@ -160,6 +163,7 @@ class _Work:
             visible_tests=visible,
             example=code,
             reader=reading.sandbox,
+            runtime=self.by.runtime,
             needles=reading.needles,
             exposed=reading.exposed,
             fingerprints=prints,
