@@ -1,4 +1,4 @@
-"""`pairtrial init`: a plan and a provider to start from."""
+"""`pairtrial init`: a plan, a provider and its server to start from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pairtrial.core.errors import ExitCode, UsageError
     "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Project; default: here."
 )
 def init(name: str, folder: Path) -> int:
-    """Write prereg/NAME.yaml and providers/NAME/provider.yaml to start from; never replaces a file.
+    """Write prereg/NAME.yaml and providers/NAME/ (provider.yaml, server.py) to start from; never replaces a file.
 
     \b
     Example:
@@ -30,6 +30,7 @@ def init(name: str, folder: Path) -> int:
     targets = {
         folder / "prereg" / f"{name}.yaml": templates / "plan.yaml",
         folder / "providers" / name / "provider.yaml": templates / "provider.yaml",
+        folder / "providers" / name / "server.py": templates / "server.py",
     }
     for target in targets:
         if target.exists():

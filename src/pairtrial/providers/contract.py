@@ -17,8 +17,8 @@ from pairtrial.core.errors import ProviderError
 from pairtrial.core.model import Model, RelPath, Sha256, Slug
 
 PLACEHOLDERS = frozenset({"PYTHON", "PROVIDER", "STATE", "WORKSPACE", "HOME"})
-"""``${PYTHON}`` an interpreter with the MCP SDK, ``${PROVIDER}`` the provider's folder, ``${STATE}`` a folder of this
-rollout for the index, ``${WORKSPACE}`` the task's tree, ``${HOME}`` the agent's home."""
+"""``${PYTHON}`` the runtime of agents and servers, an interpreter with the MCP SDK alone; ``${PROVIDER}`` the provider's
+folder; ``${STATE}`` a folder of this rollout for the index; ``${WORKSPACE}`` the task's tree; ``${HOME}`` the agent's home."""
 
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_]*)\}")
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./-]{1,128}$")]
