@@ -17,6 +17,7 @@ from pairtrial.core.disk import cache_root
 from pairtrial.core.errors import PairtrialError, PlanError
 from pairtrial.harness.agents import AgentAdapter, load_adapter, render_prompt
 from pairtrial.harness.delivery import Arm
+from pairtrial.harness.differences import flag_identities
 from pairtrial.harness.fitness import make_expected, plan_problems, price_identity, prices_of
 from pairtrial.harness.gateway import Budget, Route
 from pairtrial.harness.runtime import Runtime, build_runtime, runtime_identity
@@ -85,6 +86,7 @@ def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str
             "grader": grader_digest(),
             **endpoint_identity(plan.agent, adapter),
             **price_identity(plan, material.path),
+            **flag_identities(adapter, plan),
         },
     )
 
@@ -136,7 +138,8 @@ def make_arms(material: Material, adapter: AgentAdapter) -> dict[str, Arm]:
     arms = {}
     for arm in material.plan.arms:
         provider = material.provider(arm.name)
-        arms[arm.name] = Arm(arm.name, provider, make_expected(material.plan, provider, adapter))
+        expected = make_expected(material.plan, provider, adapter, material.plan.agent_of(arm.name))
+        arms[arm.name] = Arm(arm.name, provider, expected)
     return arms
 
 

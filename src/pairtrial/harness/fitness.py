@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,11 +11,11 @@ from pairtrial.core.errors import PairtrialError
 from pairtrial.harness.agents import AgentAdapter, Expected
 from pairtrial.harness.agents.base import split_turns
 from pairtrial.harness.gateway import PriceTable, load_prices
-from pairtrial.prereg.plan import Plan
+from pairtrial.prereg.plan import AgentSpec, Arm, Plan
 from pairtrial.providers import Provider
 
 READS_CONTEXT = "context_files"
-"""Option under which an agent reads context files of the workspace; the same in every arm."""
+"""Option under which an agent reads context files of the workspace; an arm may declare it as its difference."""
 TARGETS_OWN = "target_context"
 """Option that lets context files of the target itself stand: ``keep``."""
 KNOWN_CONTEXT = (
@@ -39,29 +40,60 @@ def plan_problems(
     for task, prompt in prompts.items():
         if len(split_turns(prompt)) > 1 and not adapter.multi_turn:
             problems.append(f"tasks.ids: {task} has several turns, and {manifest.id} takes one; leave it out")
-    for arm, provider in providers.items():
-        problems += [f"arm {arm!r}: {text}" for text in _provider_problems(plan, provider, adapter)]
+    for arm in plan.arms:
+        provider = providers.get(arm.name)
+        found = _difference_problems(plan, arm, provider, adapter)
+        if provider is not None:
+            found += _provider_problems(plan.agent_of(arm.name), provider, adapter)
+        problems += [f"arm {arm.name!r}: {text}" for text in found]
     if not problems and adapter.api(agent) is not None:
         problems += _price_problems(plan, path)
     return [f"{path}: {problem}" for problem in problems]
 
 
-def _provider_problems(plan: Plan, provider: Provider, adapter: AgentAdapter) -> list[str]:
+def _provider_problems(agent: AgentSpec, provider: Provider, adapter: AgentAdapter) -> list[str]:
     manifest, config = adapter.manifest, provider.config
     problems = []
-    if config.servers and (not manifest.mcp or plan.agent.options.get("mcp") is False):
+    if config.servers and (not manifest.mcp or agent.options.get("mcp") is False):
         problems.append(f"{manifest.id} cannot use MCP servers; give it context files only")
     hosted = [name for name, server in config.servers.items() if server.url is not None]
     if hosted and not manifest.hosted_mcp:
         problems.append(f"{manifest.id} cannot use hosted MCP servers ({', '.join(hosted)})")
     if adapter.covers >= {"context"} or not provider.context:
         return problems
-    if plan.agent.options.get(READS_CONTEXT) is not True:
-        problems.append(f"agent.options.{READS_CONTEXT}: must be true, or no arm's context files are read")
+    if agent.options.get(READS_CONTEXT) is not True:
+        declare = ", or declare it in this arm's differences" if READS_CONTEXT in manifest.may_differ else ""
+        problems.append(
+            f"agent.options.{READS_CONTEXT}: must be true{declare}, or the arm's context files are not read"
+        )
     for path in provider.context:
         if not any(path == name or path.startswith(f"{name}/") for name in manifest.context_files):
             known = ", ".join(manifest.context_files) or "none"
             problems.append(f"{manifest.id} never reads {path}; it reads {known}: the treatment would not arrive")
+    return problems
+
+
+def _difference_problems(plan: Plan, arm: Arm, provider: Provider | None, adapter: AgentAdapter) -> list[str]:
+    """Declared differences that may not be, and those that would change nothing."""
+    manifest, options = adapter.manifest, plan.agent.options
+    problems = []
+    for name, item in arm.differences.items():
+        where = f"differences.{name}"
+        if name not in manifest.may_differ:
+            allowed = f"lets only {', '.join(manifest.may_differ)}" if manifest.may_differ else "lets no option"
+            problems.append(f"{where}: {manifest.id} {allowed} differ between arms; set agent.options.{name} instead")
+        elif item.value == options.get(name, manifest.may_differ[name]):
+            problems.append(f"{where}: every arm has {name}={json.dumps(item.value)} already; remove it")
+        elif name == READS_CONTEXT and not (provider and provider.context):
+            problems.append(f"{where}: the arm's provider has no context files, so nothing needs it; remove it")
+        elif name == READS_CONTEXT and options.get(TARGETS_OWN) == "keep":
+            problems.append(
+                f"{where}: with agent.options.{TARGETS_OWN}: keep the target's own context files would reach this arm "
+                f"alone; set agent.options.{name} for every arm, or remove {TARGETS_OWN}"
+            )
+    if not problems and arm.differences:
+        known = set(adapter.problems(plan.agent))
+        problems += [text for text in adapter.problems(plan.agent_of(arm.name)) if text not in known]
     return problems
 
 
@@ -89,9 +121,11 @@ def price_identity(plan: Plan, path: Path) -> dict[str, str]:
     return {"budget.prices": sha256_file(path.parent / plan.budget.prices)}
 
 
-def make_expected(plan: Plan, provider: Provider | None, adapter: AgentAdapter) -> Expected:
-    """What an arm must look like at start-up and on the wire."""
-    agent = plan.agent
+def make_expected(
+    plan: Plan, provider: Provider | None, adapter: AgentAdapter, agent: AgentSpec | None = None
+) -> Expected:
+    """What an arm must look like at start-up and on the wire; ``agent`` is the arm's, where it differs from the plan's."""
+    agent = agent or plan.agent
     servers = provider.config.servers if provider else {}
     context = tuple(provider.context) if provider else ()
     return Expected(

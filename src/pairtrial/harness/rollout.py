@@ -18,6 +18,7 @@ from pairtrial.grading import COUNTS_AS_PASS, Grade, Outcome, Work, capture, gra
 from pairtrial.harness.agents import AgentAdapter, Invocation, render_prompt
 from pairtrial.harness.agents.base import split_turns
 from pairtrial.harness.delivery import Arm, Delivered, DeliveryError, Link, deliver, mounts, remove_context
+from pairtrial.harness.differences import registered_flags
 from pairtrial.harness.gateway import Ledger, Route
 from pairtrial.harness.runtime import Runtime
 from pairtrial.harness.trial import Trial, run_agent
@@ -31,7 +32,7 @@ from pairtrial.harness.wiring import (
     wire_usage,
 )
 from pairtrial.prereg.lock import Lock
-from pairtrial.prereg.plan import Plan
+from pairtrial.prereg.plan import AgentSpec, Plan
 from pairtrial.prereg.schedule import Cell
 from pairtrial.runs.receipt import (
     CellRecord,
@@ -79,10 +80,10 @@ class Experiment:
         """The plan as it was frozen."""
         return self.lock.plan
 
-    def invocation(self, task: Task) -> Invocation:
-        """The agent's command line for a task: no arm can reach it."""
+    def invocation(self, task: Task, agent: AgentSpec) -> Invocation:
+        """The agent's command line for a task: no arm can reach it but by the differences that it declares."""
         prompt = render_prompt(self.prompt, task=task.prompt, test_command=" ".join(test_command(task)))
-        return self.adapter.invocation(self.plan.agent, prompt)
+        return self.adapter.invocation(agent, prompt)
 
 
 @dataclass(slots=True)
@@ -192,14 +193,15 @@ async def _run_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cours
     begun = time.monotonic()
     prepared = experiment.prepared[cell.task]
     arm = experiment.arms[cell.arm]
-    agent, adapter = experiment.plan.agent, experiment.adapter
+    agent, adapter = experiment.plan.agent_of(cell.arm), experiment.adapter
+    flags = registered_flags(adapter, experiment.lock, cell.arm)
     await sandbox.prepare()
     link = await _open_gateway(experiment, arm, sandbox, course)
-    invocation = experiment.invocation(prepared.task)
+    invocation = experiment.invocation(prepared.task, agent)
     delivered = await deliver(
         sandbox, prepared, arm, invocation, cell.seed, adapter, agent, experiment.runtime.python, link
     )
-    delivered.observed["runtime"] = experiment.runtime.digest
+    delivered.observed.update({"runtime": experiment.runtime.digest, **flags})
     course.delivered = delivered
     course.index_s = delivered.index_s
     course.setup_s = time.monotonic() - begun

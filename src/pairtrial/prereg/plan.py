@@ -22,6 +22,8 @@ Path_ = Annotated[str, StringConstraints(pattern=r"^[^/\\\x00][^\\\x00]*$")]
 """Path relative to the plan's own folder; may climb with ``..`` (plans and packs are siblings)."""
 Text = Annotated[str, StringConstraints(min_length=10, strip_whitespace=True)]
 Usd = Annotated[Decimal, Field(ge=0, strict=False)]
+Option = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+"""Name of an adapter's setting."""
 
 
 class ArmKind(StrEnum):
@@ -32,6 +34,14 @@ class ArmKind(StrEnum):
     REPLICATE = "replicate"
 
 
+class Difference(Model):
+    """A setting of the agent that one arm alone has: a second difference beside its provider."""
+
+    value: bool | int | str
+    reason: Text
+    """Why this arm cannot do without it; every report prints it."""
+
+
 class Arm(Model):
     """One column of the experiment."""
 
@@ -39,12 +49,28 @@ class Arm(Model):
     kind: Annotated[ArmKind, Field(strict=False)]
     provider: Path_ | None = None
     """Folder of the provider; required for a treatment, refused elsewhere."""
+    differences: dict[Option, Difference] = Field(default_factory=dict)
+    """Setting of the agent → the value that this arm has instead of the plan's; treatments only, and only what the
+    agent's manifest lists under ``may_differ``. The claim about the arm carries it."""
 
     @model_validator(mode="after")
     def _provider_fits(self) -> Self:
         if (self.kind is ArmKind.TREATMENT) != (self.provider is not None):
             raise ValueError(f"arm {self.name!r}: a treatment names its provider, every other arm has none")
+        if self.differences and self.kind is not ArmKind.TREATMENT:
+            raise ValueError(
+                f"arm {self.name!r}: differences: only a treatment may differ; a {self.kind.value} is started with the "
+                "plan's agent.options; remove them"
+            )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """No differences leave no trace: a lock from before they existed keeps its bytes."""
+        values: dict[str, Any] = inner(self)
+        if not self.differences:
+            values.pop("differences", None)
+        return values
 
 
 class AgentLimits(Model):
@@ -65,10 +91,8 @@ class AgentSpec(Model):
     model: str
     """The exact model id that the startup event must report."""
     limits: AgentLimits
-    options: dict[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")], bool | int | str] = Field(
-        default_factory=dict
-    )
-    """Settings of the adapter, the same in every arm; each adapter's page lists its own."""
+    options: dict[Option, bool | int | str] = Field(default_factory=dict)
+    """Settings of the adapter, the same in every arm that declares no difference; each adapter's page lists its own."""
     served: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Further names by which the pinned model may answer (dated ids of an alias). Any other ends the rollout."""
     endpoint: Annotated[str, StringConstraints(pattern=r"^https?://[^\s]+$")] | None = None
@@ -221,6 +245,14 @@ class Plan(Model):
     def replicates(self) -> tuple[Arm, ...]:
         """Replicate (A/A) arms in plan order."""
         return tuple(arm for arm in self.arms if arm.kind is ArmKind.REPLICATE)
+
+    def agent_of(self, name: str) -> AgentSpec:
+        """The agent as an arm starts it: the plan's, with the differences that the arm declares and no other."""
+        arm = next(arm for arm in self.arms if arm.name == name)
+        if not arm.differences:
+            return self.agent
+        values = {option: item.value for option, item in arm.differences.items()}
+        return self.agent.model_copy(update={"options": {**self.agent.options, **values}})
 
     @model_validator(mode="after")
     def _arms_fit(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pairtrial.prereg.lock import Lock
-from pairtrial.prereg.review import estimand_lines, floor
+from pairtrial.prereg.review import difference_lines, estimand_lines, floor
 from pairtrial.prereg.wording import ClaimKind
 
 Section = tuple[str, list[str]]
@@ -56,7 +56,10 @@ def sections(lock: Lock) -> list[Section]:
         ),
         (
             "Manipulated variables",
-            ["The content of one file, the agent's MCP configuration, and declared context files."],
+            [
+                "The content of one file, the agent's MCP configuration, and declared context files.",
+                *(f"{line[0].upper()}{line[1:]}." for arm in plan.arms for line in difference_lines(arm)),
+            ],
         ),
         (
             "Measured variables",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from pairtrial import stats
 from pairtrial.prereg.estimand import describe_estimand
-from pairtrial.prereg.plan import Plan
+from pairtrial.prereg.plan import Arm, Plan
 
 LOW_POWER = 0.5
 """Below this power a significant result overstates the effect so much that the author is told by how much."""
@@ -24,9 +26,22 @@ def describe_plan(plan: Plan) -> list[str]:
         f"  sandbox     {plan.sandbox.kind}",
         f"  test        {plan.analysis.primary}, alpha {plan.analysis.alpha:g}, Holm over {len(plan.analysis.family)}",
         f"  floor       {floor(plan)} discordant tasks",
+        *(line for arm in plan.arms for line in difference_lines(arm)),
         "estimand",
         *(f"  {line}" for line in estimand_lines(plan)),
     ]
+
+
+def difference_lines(arm: Arm) -> list[str]:
+    """What an arm has besides its provider, one sentence a setting; the same words in `check` and in every report."""
+    return [
+        f"second difference: arm {arm.name} also sets {option}={_plain(item.value)} ({item.reason.rstrip('.')})"
+        for option, item in arm.differences.items()
+    ]
+
+
+def _plain(value: bool | int | str) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def estimand_lines(plan: Plan) -> list[str]:

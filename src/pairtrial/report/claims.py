@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pairtrial.prereg.plan import Plan
+from pairtrial.prereg.review import difference_lines
 from pairtrial.prereg.wording import ClaimKind
 from pairtrial.report.scorecard import Claim, Comparison, Scorecard
 
@@ -45,13 +46,23 @@ def authorise(plan: Plan, card: Scorecard, item: Comparison) -> Claim:
         kind = item.effect
     fields = _fields(plan, card, item, gates)
     kept_back = kind is ClaimKind.DESCRIPTIVE
+
+    def sentence(of: ClaimKind) -> str:
+        return plan.wording.template(of).format(**fields) + _second_differences(plan, item.treatment)
+
     return Claim(
         treatment=item.treatment,
         kind=kind,
-        sentence=plan.wording.template(kind).format(**fields),
-        test_sentence=plan.wording.template(item.effect).format(**fields) if kept_back else None,
+        sentence=sentence(kind),
+        test_sentence=sentence(item.effect) if kept_back else None,
         gates=tuple(gates),
     )
+
+
+def _second_differences(plan: Plan, treatment: str) -> str:
+    """What else the treatment had: no wording of a plan can leave it out."""
+    arm = next(arm for arm in plan.treatments if arm.name == treatment)
+    return "".join(f" {line[0].upper()}{line[1:]}." for line in difference_lines(arm))
 
 
 def _fields(plan: Plan, card: Scorecard, item: Comparison, gates: list[str]) -> dict[str, str]:

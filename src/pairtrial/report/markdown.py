@@ -38,6 +38,11 @@ def test_lines(card: Scorecard) -> list[str]:
     ]
 
 
+def difference_list(card: Scorecard) -> list[str]:
+    """What an arm has besides its provider, where the plan declares it."""
+    return [f"- {escape(line)}" for line in card.differences]
+
+
 def arms_table(card: Scorecard) -> list[str]:
     """Resolved (hidden checks) beside finished (the agent's own belief), and where every cell went."""
     header = ["arm", "role", "resolved", "of graded", "finished", "invalid", "not run", "planned"]
@@ -108,6 +113,7 @@ def render(card: Scorecard, source: str) -> str:
         [f"# {escape(card.plan)}: {escape(card.question)}"],
         claim_lines(card),
         [_provenance(card, source)],
+        difference_list(card),
         ["## Result"],
         comparisons_table(card),
         test_lines(card),

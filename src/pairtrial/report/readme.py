@@ -9,6 +9,7 @@ from pairtrial.report.markdown import (
     arms_table,
     claim_lines,
     comparisons_table,
+    difference_list,
     escape,
     interval_lines,
     replicate_line,
@@ -29,6 +30,7 @@ def block(card: Scorecard, source: str) -> str:
     parts = [
         [f"<!-- pairtrial:begin plan={card.plan} id={card.plan_id[:12]} -->"],
         claim_lines(card),
+        difference_list(card),
         comparisons_table(card),
         test_lines(card),
         [line for item in registered for line in interval_lines(item)],

@@ -17,7 +17,7 @@ from pairtrial.core.errors import PlanError
 from pairtrial.core.status import StopReason
 from pairtrial.prereg.lock import Lock
 from pairtrial.prereg.plan import Arm, ArmKind, Plan
-from pairtrial.prereg.review import estimand_lines
+from pairtrial.prereg.review import difference_lines, estimand_lines
 from pairtrial.prereg.schedule import position_counts, schedule, schedule_digest
 from pairtrial.prereg.wording import ClaimKind
 from pairtrial.report.claims import authorise
@@ -106,6 +106,7 @@ def score(lock: Lock, receipts: Iterable[Receipt], facts: JournalFacts) -> Score
         embedded=embedded,
         isolation=tuple(sorted(table.isolation)),
         exceptions=tuple(f"{name}: {reason}" for name, reason in sorted(plan.tasks.exceptions.items())),
+        differences=tuple(line for arm in plan.arms for line in difference_lines(arm)),
         amendments=tuple(
             f"{item.date}, from plan {item.parent[:12]}: {item.reason} Likely bias: {item.bias}. {len(item.changes)} change(s)."
             for item in lock.amendments

@@ -208,6 +208,8 @@ class Scorecard(Model):
     isolation: tuple[str, ...]
     exceptions: tuple[str, ...] = ()
     """Tasks that are not qualified and are used all the same, each with the registered reason."""
+    differences: tuple[str, ...] = ()
+    """Declared settings that one arm alone has besides its provider, one sentence each; the claims carry them too."""
     amendments: tuple[str, ...]
     """Every amendment in one line each, oldest first."""
     committed: bool | None
@@ -234,10 +236,11 @@ class Scorecard(Model):
 
     @model_serializer(mode="wrap")
     def _without_empty(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A scorecard without exceptions has the bytes that it had before there were any."""
+        """A scorecard without exceptions and differences has the bytes that it had before there were any."""
         values: dict[str, Any] = inner(self)
-        if not self.exceptions:
-            values.pop("exceptions", None)
+        for name in ("exceptions", "differences"):
+            if not getattr(self, name):
+                values.pop(name, None)
         return values
 
     def to_bytes(self) -> bytes:

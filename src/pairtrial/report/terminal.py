@@ -67,5 +67,6 @@ def _where(card: Scorecard, source: str) -> list[str]:
     lines.append(
         f"{card.blocks_complete} of {card.blocks_planned} blocks complete; sandbox {', '.join(card.isolation)}"
     )
+    lines += [part for line in card.differences for part in textwrap.wrap(line, WIDTH)]
     lines += textwrap.wrap(card.agent_limits, WIDTH)
     return lines

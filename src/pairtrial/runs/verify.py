@@ -12,6 +12,7 @@ from pairtrial.core.canonical import sha256_file, sha256_hex
 from pairtrial.core.errors import ReceiptError
 from pairtrial.core.status import Status
 from pairtrial.prereg.schedule import schedule, schedule_digest
+from pairtrial.runs.differences import StartCheck
 from pairtrial.runs.journal import parse_journal
 from pairtrial.runs.receipt import RECEIPT_FILE, Receipt
 from pairtrial.runs.store import JOURNAL, RunReader
@@ -57,14 +58,17 @@ def verify_run(folder: Path, regrade: Regrade) -> Verification:
         if line.event == "receipt"
     }
     heads = {line.prev for line in lines}
+    starts = StartCheck(reader.lock)
     try:
         for path, receipt in reader.attempts():
             result.receipts += 1
             _check_receipt(path, receipt, entered, heads, cells, result)
             _check_grade(path, receipt, regrade, result)
+            result.problems += starts.take(receipt)
     except ReceiptError as fault:
         result.problems.append(str(fault))
         return result
+    result.problems += starts.problems()
     for cell, attempt in sorted(entered):
         result.problems.append(f"{cell}/{attempt}: the journal has it, the folder has not")
     return result

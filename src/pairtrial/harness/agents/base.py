@@ -72,6 +72,14 @@ class Baseline(Model):
     plugins: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
+class Deferral(Model):
+    """An option under which the schemas of MCP tools are not in the first request: the model searches for them."""
+
+    option: str
+    needs: dict[str, bool | int | str] = Field(default_factory=dict)
+    """Other options that it works with only."""
+
+
 class AgentManifest(Model):
     """The facts about an agent, kept beside its adapter as YAML."""
 
@@ -102,6 +110,11 @@ class AgentManifest(Model):
     """Whether it can use MCP servers over HTTP, which the gateway relays."""
     context_files: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Names of context files that it reads when the plan lets it."""
+    may_differ: dict[str, bool | int | str] = Field(default_factory=dict)
+    """Option that an arm may declare as its difference → its value where nobody sets it. Only what makes a channel of
+    the treatment work at all belongs here."""
+    deferral: Deferral | None = None
+    """How it is told to leave tool schemas out of its requests until they are asked for; absent: it cannot."""
     leaks: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """What is known to reach its model besides the prompt, and cannot be turned off."""
 
