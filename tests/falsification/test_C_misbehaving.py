@@ -12,6 +12,9 @@ from real_targets import Suite, case_for, observe, theirs
 
 from pairtrial.core.status import Status
 from pairtrial.grading.frameworks.base import Outcome
+from pairtrial.grading.qualify.conditions import BURNERS, ELSEWHERE, Condition
+from pairtrial.grading.qualify.rounds import Seen, Where, problems_of, run_all
+from pairtrial.tasks.qualification import Fault, Problem
 
 pytestmark = [pytest.mark.anyio, pytest.mark.registry, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -49,6 +52,50 @@ WCWIDTH = package(
     "wcwidth==0.9.4", "fd8d57d3cdfe570e3265c8fab1885c24e34ef40889c0759c0c304a19e9835954",
     "tests/test_core.py::test_hello_jp", "pytest-cov",
 )  # fmt: skip
+
+PYPARSING = package(
+    "pyparsing==3.3.3", "928ae7e20211f3b6f3915a72f06a0cfd29ab9d24279dd6346b6b1a7146397d36",
+    "tests/test_examples.py::TestExamples::test_range_check", "jinja2", "railroad-diagrams", "matplotlib",
+    paths=("tests/test_examples.py",),
+)  # fmt: skip
+MISTUNE = package(
+    "mistune==3.4.0", "2eaf7952af928ca8d33b779762effc1da517b62c6ad85ec8ca957e3b07b9782a",
+    "tests/test_inline_limits.py::test_unclosed_destinations_recover_in_linear_time",
+    pythonpath=("src",), paths=("tests/test_inline_limits.py",),
+)  # fmt: skip
+
+
+async def qualified_under(suite: Suite, folder: Path, *conditions: Condition) -> tuple[list[Seen], list[Problem]]:
+    """Runs of the untouched package under these conditions, and what qualification makes of them."""
+    case = case_for(suite, folder)
+    tests = theirs((await observe(case, folder / "scratch"))[0])
+    green = tuple(name for name, outcome in tests.items() if outcome is Outcome.PASSED)
+    prepared = requiring(case, green[0], green[1]).prepared
+    target = replace(prepared.task.target, baseline=green)
+    prepared = replace(prepared, task=replace(prepared.task, target=target))
+    runs = await run_all(prepared, b"", Where("local", folder / "scratch"), (Condition("as-graded"), *conditions))
+    return runs, problems_of(runs, frozenset(), "unbroken")
+
+
+async def test_B_pyparsing_depends_on_order(tmp_path: Path) -> None:
+    """Green in file order and red when shuffled: flaky, and of all that was varied the order is named."""
+    runs, problems = await qualified_under(PYPARSING, tmp_path, Condition("varied", place=ELSEWHERE[0]))
+    assert {problem.fault for problem in problems} == {Fault.FLAKY}
+    assert all(problem.text.endswith("passes at first, otherwise under order") for problem in problems)
+    failing = {seen.condition.name: bool(seen.failing) for seen in runs}
+    assert failing == {
+        "as-graded": False, "varied": True,
+        "order": True, "clock": False, "zone": False, "path": False, "hash-seed": False,
+    }  # fmt: skip
+
+
+async def test_B_mistune_has_a_speed_limit(tmp_path: Path) -> None:
+    """Its tests compare two times; on a machine that does other things as well some of them fail now and then."""
+    load = Condition("load", burners=BURNERS)
+    runs, problems = await qualified_under(MISTUNE, tmp_path, load, load, load)
+    assert {problem.fault for problem in problems} == {Fault.FLAKY}
+    limits = {name for seen in runs if seen.condition.name == "load" for name in seen.failing or ()}
+    assert limits and all(name.startswith("tests/test_inline_limits.py::") for name in limits)
 
 
 async def test_C5_marshmallow_ids_that_hold_the_clock(tmp_path: Path) -> None:
