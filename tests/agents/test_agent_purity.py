@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_cases import FIX, agent_laboratory, agent_plan, present, shelf
+from factories import PLAN
 from rollout_cases import TASK, Laboratory, write_provider
 
 from pairtrial.core.status import Status
+from pairtrial.harness.probe.server import tool
 from pairtrial.harness.purity import PurityRecord, probe_arm, purity_record
+from pairtrial.harness.tax import probe_count, probe_taxes
 from pairtrial.providers import Provider
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -51,21 +55,86 @@ async def test_arms_of_a_real_agent_differ_in_the_server_alone(
     assert {arm.arm: arm.tax_bytes > 0 for arm in record.arms} == {"control": False, "treat": True, "aa": False}
 
 
+def schema_bytes(number: int) -> int:
+    """Bytes of one tool of the probe server in a request, with the comma in front of it."""
+    one = tool(number)
+    entry = {
+        "name": f"mcp__probe__{one['name']}",
+        "description": one["description"],
+        "input_schema": one["inputSchema"],
+    }
+    return len(json.dumps(entry, separators=(",", ":"))) + 1
+
+
 async def test_schema_tax_of_two_and_thirty_tools_deferred_and_not(tmp_path: Path, require: Require) -> None:
+    """Not deferred, a restricted tool set pays for the schemas to the byte; deferred, for one line a name."""
     require("agents", *present(*CLAUDE))
-    tax: dict[tuple[int, bool], int] = {}
-    for count in (2, 30):
-        provider = shelf(tmp_path / str(count), "many", str(count), tools=count)
-        for deferred in (False, True):
-            root = tmp_path / f"{count}-{deferred}"
-            root.mkdir()
-            options = {"tools": "full", "tool_search": deferred}
-            record = await measured(root, CLAUDE, options, provider)
-            assert record.aa_bytes == 0
-            assert record.problems == ()
-            tax[count, deferred] = record.arms[1].tax_bytes
-    assert tax[30, False] > 5000 > tax[2, False] > tax[2, True]
-    assert tax[30, True] < tax[30, False] / 4
+    plan = agent_plan(*CLAUDE)
+    with agent_laboratory(tmp_path, plan, {"steps": FIX}) as (lab, model):
+        seen: list[str] = []
+        taxes = await probe_taxes(lab.experiment, lab.cell("control"), (2, 30), seen.append)
+        assert model.main == []
+    assert len(seen) == probe_count(plan, lab.experiment.adapter, (2, 30)) == 9
+    rows = [row for row, _ in taxes]
+    assert [row.server_tools for row in rows] == [0, 2, 30] * 3
+    none, two, thirty = (row.tax_bytes for row in rows[:3])
+    assert rows[0].options == {"tool_search": False}
+    assert (none, two, thirty) == tuple(sum(schema_bytes(n) for n in range(1, count + 1)) for count in (0, 2, 30))
+    assert (two, thirty) == (1290, 19371)
+    assert [row.tools for row in rows[:3]] == [4, 6, 34]
+
+    whole = {row.server_tools: row for row in rows[3:6]}
+    assert whole[0].options == {"tools": "full", "tool_search": False}
+    assert whole[30].tax_bytes - whole[2].tax_bytes == thirty - two  # three tools for resources come with any server
+    assert (whole[2].tools - whole[0].tools, whole[30].tools - whole[0].tools) == (2 + 3, 30 + 3)
+    assert [row.deferred for row in rows] == [None, False, False, None, False, False, None, True, True]
+
+    search = {row.server_tools: row for row in rows[6:]}
+    assert search[0].options == {"tools": "full", "tool_search": True}
+    assert search[30].tax_bytes - search[2].tax_bytes == 28 * len("mcp__probe__lookup_03\\n")
+    assert 0 < search[2].tax_bytes < search[30].tax_bytes < two
+    assert search[0].tools_bytes == search[30].tools_bytes
+
+
+async def test_a_declared_flag_is_measured_by_itself(tmp_path: Path, require: Require) -> None:
+    """With its four tools the flag alone changes no byte; with all of them it brings the skills and cuts another tool's
+    description. That is told apart from what the provider brings, which is the same in both."""
+    require("agents", *present(*CLAUDE))
+    text = "# Notes\n\nThe shelf says: the sum of both is what add must give.\n"
+    provider = write_provider(tmp_path / "notes", {"context_files": {"CLAUDE.md": "notes.md"}}, {"notes.md": text})
+    difference = {"context_files": {"value": True, "reason": "It reads CLAUDE.md with this option only."}}
+    control, treat, aa = PLAN["arms"]
+    records = {}
+    for tools in ("core", "full"):
+        root = tmp_path / tools
+        root.mkdir()
+        arms = [control, {**treat, "differences": difference}, aa]
+        plan = agent_plan(*CLAUDE, agent={"options": {"tools": tools}}, arms=arms)
+        with agent_laboratory(root, plan, {"steps": FIX}, provider) as (lab, model):
+            shots = {arm: [await probe_arm(lab.experiment, lab.cell(arm))] for arm in ("control", "treat", "aa")}
+            bare = {"treat": await probe_arm(lab.experiment, lab.cell("treat"), bare=True)}
+            records[tools] = purity_record("0" * 64, TASK, shots.pop("control"), shots, lab.experiment, bare)
+            if tools == "core":
+                receipt, _ = await lab.attempt("treat")
+                plain, _ = await lab.attempt("control")
+                again, _ = await lab.attempt("aa")
+                sent = [str(item["body"]) for item in model.main]
+    assert (receipt.status, plain.status, again.status) == (Status.RESOLVED,) * 3, receipt.reason
+    assert sum("The shelf says" in body for body in sent) * 3 == len(sent)  # in every request of one arm of three
+    assert receipt.observed["flags"].endswith("without variable CLAUDE_CODE_DISABLE_CLAUDE_MDS=1")
+    assert plain.observed["invocation"] == again.observed["invocation"] != receipt.observed["invocation"]
+
+    for record in records.values():
+        assert record.problems == ()
+        assert record.aa_bytes == 0
+        assert record.arms[1].declared[0].startswith("second difference: arm treat also sets context_files=true (")
+    core, full = records["core"].arms[1], records["full"].arms[1]
+    assert (core.flags_bytes, [item.flag for item in core.differences]) == (0, [False])
+    assert full.flags_bytes is not None
+    assert full.tax_bytes - full.flags_bytes == core.tax_bytes > len(text)
+    assert full.flags_bytes < 0
+    places = {item.where for item in full.differences if item.flag}
+    assert {"tools[Skill]", "tools[Workflow].description"} < places
 
 
 async def test_context_file_arm_of_claude(tmp_path: Path, require: Require) -> None:
@@ -99,7 +168,6 @@ async def test_context_file_arm_of_codex(tmp_path: Path, require: Require) -> No
 
 async def test_targets_own_instructions_do_not_reach_the_model(tmp_path: Path, require: Require) -> None:
     """A18 and bug report 34: by default no agent reads them, and where one may, the rollout is refused."""
-    import json
     import subprocess
     from dataclasses import replace
 

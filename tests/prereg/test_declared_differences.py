@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pairtrial.prereg.lock import parse_lock
 from pairtrial.prereg.plan import Plan
 from pairtrial.prereg.registration import as_html, as_markdown
-from pairtrial.prereg.review import describe_plan
+from pairtrial.prereg.review import describe_plan, estimand_lines
 
 REASON = "Without it the agent reads no context file."
 LINE = "second difference: arm treat also sets context_files=true (Without it the agent reads no context file)"
@@ -62,6 +62,12 @@ def test_a_lock_keeps_differences_and_without_any_has_the_bytes_it_always_had() 
     assert arms[1]["differences"] == {"context_files": {"reason": REASON, "value": True}}
     assert "differences" not in arms[0]
     assert b"differences" not in make_lock().to_bytes()
+
+
+def test_the_estimand_names_the_arm_with_the_second_difference() -> None:
+    (line,) = [line for line in estimand_lines(with_differences()) if line.startswith("Treatments: ")]
+    assert line == "Treatments: treat against control; arms differ in one file, treat in declared settings of the agent too."
+    assert "Treatments: treat against control; arms differ in one file." in estimand_lines(make_plan())
 
 
 def test_check_and_the_registration_say_the_same_words() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
-from factories import make_plan
+from factories import make_lock, make_plan
 from rollout_cases import TASK, Laboratory, make_laboratory, write_provider
 from scripted import Scripted, scripted
 
@@ -19,6 +19,7 @@ from pairtrial.core.errors import AgentError
 from pairtrial.harness.agents import load_adapter
 from pairtrial.harness.agents.programs import find_program
 from pairtrial.harness.delivery import Arm
+from pairtrial.harness.differences import flag_identities
 from pairtrial.harness.fitness import make_expected
 from pairtrial.harness.gateway import Budget, Family, PriceTable, Route
 from pairtrial.harness.gateway.app import Gateway
@@ -105,7 +106,7 @@ def agent_laboratory(
     provider = provider or shelf(root)
     base = make_laboratory(root, "", provider=provider, plan=plan)
     arms = {
-        arm.name: Arm(arm.name, own, make_expected(plan, own, adapter))
+        arm.name: Arm(arm.name, own, make_expected(plan, own, adapter, plan.agent_of(arm.name)))
         for arm in plan.arms
         for own in [provider if arm.kind.value == "treatment" else None]
     }
@@ -115,7 +116,8 @@ def agent_laboratory(
         route = Route(Family(api.family), model.url, None)
         gateway = Gateway(Budget(Decimal(plan.budget.ceiling_usd)), prices(plan.agent.model))
         with GatewayServer(gateway) as server:
-            experiment = replace(base.experiment, adapter=adapter, arms=arms, gateway=server, route=route)
+            lock = make_lock(plan, **flag_identities(adapter, plan))
+            experiment = replace(base.experiment, lock=lock, adapter=adapter, arms=arms, gateway=server, route=route)
             yield replace(base, experiment=experiment), model
 
 

@@ -35,6 +35,11 @@ def check(plan: Path, as_json: bool) -> int:
     material, adapter = read_experiment(plan)
     demand_qualified(material)
     notes = [*warnings(material.plan, embedded=adapter.manifest.embedded), *qualification_remarks(material)]
+    if material.plan.gates.purity:
+        from pairtrial.cli.purity import purity_note
+
+        frozen = load_lock(lock_path(plan)) if lock_path(plan).exists() else None
+        notes.append(purity_note(plan, frozen))
     if as_json:
         click.echo(json.dumps({"plan": material.plan.id, "cells": sum(len(b.cells) for b in material.blocks),
                                "warnings": notes}, sort_keys=True))  # fmt: skip

@@ -12,16 +12,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from pairtrial.core.errors import PairtrialError
 from pairtrial.core.model import Model, Sha256
+from pairtrial.harness.agents import Expected
+from pairtrial.harness.delivery import Arm
+from pairtrial.harness.fitness import make_expected
 from pairtrial.harness.gateway import Request
 from pairtrial.harness.gateway.answers import STAND_IN
 from pairtrial.harness.gateway.wire import tool_names, tools
 from pairtrial.harness.rollout import Experiment, Probe, probe_attempt
+from pairtrial.prereg.review import difference_lines
 from pairtrial.prereg.schedule import Cell
 from pairtrial.providers import Provider
 
@@ -39,7 +44,9 @@ class Difference(Model):
     kind: Literal["tool", "text", "value"]
     detail: str
     explained: bool
-    """Whether the arm's provider accounts for it."""
+    """Whether the arm's provider accounts for it, or a declared flag."""
+    flag: bool = False
+    """Whether it comes with the flags that the arm declares: it is there without the provider too."""
 
 
 class ArmPurity(Model):
@@ -51,10 +58,33 @@ class ArmPurity(Model):
     tools: tuple[str, ...]
     tax_bytes: int
     """Bytes that its first request has more than the control's."""
+    deferred: bool | None = None
+    """Whether the schemas of its servers' tools are left out of that request; null for an arm without servers."""
+    flags_bytes: int | None = None
+    """Of the tax, what the arm's declared flags cause without its provider; null for an arm that declares none."""
+    declared: tuple[str, ...] = ()
+    """The declared flags, in the plan's own words."""
     tokens: int | None = None
     """Tokens of the first request by the provider's own count, where it was asked."""
     tax_tokens: int | None = None
     differences: tuple[Difference, ...] = ()
+
+
+class ProbeTax(Model):
+    """What a server of a given size costs under given options; its tax is against a control under the same ones."""
+
+    options: dict[str, bool | int | str]
+    """The agent's options."""
+    server_tools: int
+    """Tools of the server; 0 is the control."""
+    deferred: bool | None
+    request_bytes: int
+    tools_bytes: int
+    tools: int
+    """Tools that the request offers."""
+    tax_bytes: int
+    tokens: int | None = None
+    tax_tokens: int | None = None
 
 
 class PurityRecord(Model):
@@ -70,11 +100,13 @@ class PurityRecord(Model):
     masked: tuple[str, ...]
     """What was replaced before comparing."""
     arms: tuple[ArmPurity, ...]
+    probes: tuple[ProbeTax, ...] = ()
+    """Servers of given sizes, for comparison; they decide nothing."""
     problems: tuple[str, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether the arms differ in their providers alone, and do differ."""
+        """Whether the arms differ in their providers and declared flags alone, and do differ."""
         return not self.problems
 
 
@@ -87,8 +119,15 @@ class Shot:
     masked: Any
 
 
-async def probe_arm(experiment: Experiment, cell: Cell) -> Shot:
-    """Run one arm to its first request; raises `PairtrialError` when it never sends one."""
+async def probe_arm(experiment: Experiment, cell: Cell, *, bare: bool = False) -> Shot:
+    """Run one arm to its first request; raises `PairtrialError` when it never sends one.
+
+    ``bare`` leaves its provider away: what remains are the flags that the arm declares.
+    """
+    if bare:
+        plan, adapter = experiment.plan, experiment.adapter
+        expected = make_expected(plan, None, adapter, plan.agent_of(cell.arm))
+        experiment = replace(experiment, arms={**experiment.arms, cell.arm: Arm(cell.arm, None, expected)})
     if experiment.route is None or experiment.gateway is None:
         raise PairtrialError("the agent asks no model: there is no request to compare", slug="no-wire")
     quiet = replace(experiment, route=replace(experiment.route, endpoint=STAND_IN, credential=None))
@@ -122,9 +161,15 @@ def mask(body: Any, probe: Probe, experiment: Experiment) -> Any:
 
 
 def compare(
-    control: Sequence[Shot], others: Mapping[str, Sequence[Shot]], experiment: Experiment
+    control: Sequence[Shot],
+    others: Mapping[str, Sequence[Shot]],
+    experiment: Experiment,
+    bare: Mapping[str, Shot] = MappingProxyType({}),
 ) -> tuple[int, tuple[str, ...], tuple[ArmPurity, ...], tuple[str, ...]]:
-    """A/A bytes and places, one entry an arm, and every problem."""
+    """A/A bytes and places, one entry an arm, and every problem.
+
+    ``bare`` holds the arms that declare flags, without their providers.
+    """
     base = control[0]
     replicas = [
         *control[1:],
@@ -139,34 +184,70 @@ def compare(
     problems = [f"the control differs from itself: {place}" for place in places]
     arms = [_arm(base, base, None, experiment)]
     for name, shots in others.items():
-        provider = _provider(experiment, name)
-        entry = _arm(base, shots[0], provider, experiment)
+        entry = _arm(base, shots[0], bare.get(name), experiment)
         arms.append(entry)
-        if provider is None:
-            continue
-        problems += [f"{name}: {item.where}: {item.detail}" for item in entry.differences if not item.explained]
-        if not entry.differences:
-            problems.append(f"{name}: does not differ from the control on the wire: the treatment does not arrive")
-        for shot in shots[1:]:
-            again = differences(shots[0].masked, shot.masked)
-            problems += [f"{name}: differs from itself: {where}" for where, _, _ in again]
+        if _provider(experiment, name) is not None:
+            problems += _arm_problems(name, entry, shots)
     return aa_bytes, tuple(places), tuple(arms), tuple(problems)
+
+
+def _arm_problems(name: str, entry: ArmPurity, shots: Sequence[Shot]) -> list[str]:
+    """What is not right with a treatment's first requests."""
+    problems = [f"{name}: {item.where}: {item.detail}" for item in entry.differences if not item.explained]
+    if all(item.flag for item in entry.differences):
+        problems.append(f"{name}: does not differ from the control on the wire: the treatment does not arrive")
+    for shot in shots[1:]:
+        again = differences(shots[0].masked, shot.masked)
+        problems += [f"{name}: differs from itself: {where}" for where, _, _ in again]
+    return problems
 
 
 def _provider(experiment: Experiment, arm: str) -> Provider | None:
     return experiment.arms[arm].provider
 
 
-def _arm(base: Shot, shot: Shot, provider: Provider | None, experiment: Experiment) -> ArmPurity:
-    found = differences(base.masked, shot.masked)
+def _arm(base: Shot, shot: Shot, bare: Shot | None, experiment: Experiment) -> ArmPurity:
+    """One arm against the control; with declared flags, the provider is judged against what they give without it."""
+    provider, declared = _provider(experiment, shot.arm), _declared(experiment, shot.arm)
+    flags = [] if bare is None else differences(base.masked, bare.masked)
+    found = differences((bare or base).masked, shot.masked)
+    request, tools_bytes, names = measure(shot)
     return ArmPurity(
         arm=shot.arm,
-        request_bytes=_bytes(shot.masked),
-        tools_bytes=_bytes(tools(shot.request)),
-        tools=tool_names(shot.request),
-        tax_bytes=_bytes(shot.masked) - _bytes(base.masked),
-        differences=tuple(explain(item, provider, experiment, shot.arm) for item in found),
+        request_bytes=request,
+        tools_bytes=tools_bytes,
+        tools=names,
+        tax_bytes=request - measure(base)[0],
+        deferred=deferred(experiment.arms[shot.arm].expected, shot),
+        flags_bytes=None if bare is None else measure(bare)[0] - measure(base)[0],
+        declared=declared,
+        differences=(
+            *(_of_flag(item, bool(declared)) for item in flags),
+            *(explain(item, provider, experiment, shot.arm) for item in found),
+        ),
     )
+
+
+def _declared(experiment: Experiment, arm: str) -> tuple[str, ...]:
+    return tuple(line for item in experiment.plan.arms if item.name == arm for line in difference_lines(item))
+
+
+def _of_flag(item: tuple[str, Any, Any], declared: bool) -> Difference:
+    where, before, after = item
+    detail = f"{len(_text(before))} characters became {len(_text(after))}, with the declared flags alone"
+    return Difference(where=where, kind="value", detail=detail, explained=declared, flag=True)
+
+
+def measure(shot: Shot) -> tuple[int, int, tuple[str, ...]]:
+    """Bytes of a first request, bytes of its tool schemas, and the names of these tools."""
+    return _bytes(shot.masked), _bytes(tools(shot.request)), tool_names(shot.request)
+
+
+def deferred(expected: Expected, shot: Shot) -> bool | None:
+    """Whether a first request names the servers' tools without offering them; None where there are no servers."""
+    if not expected.tool_names:
+        return None
+    return expected.tool_names.keys().isdisjoint(tool_names(shot.request))
 
 
 def _bytes(value: Any) -> int:
@@ -250,7 +331,7 @@ def _marks(provider: Provider | None, experiment: Experiment, arm: str) -> set[s
         return set()
     adapter, expected = experiment.adapter, experiment.arms[arm].expected
     marks = {*expected.tool_names, *expected.servers}
-    marks |= set(expected.tools) - set(adapter.own_tools(experiment.plan.agent, servers=False))
+    marks |= set(expected.tools) - set(adapter.own_tools(experiment.plan.agent_of(arm), servers=False))
     for data in provider.context.values():
         marks |= {line.strip() for line in data.decode("utf-8", "replace").splitlines() if len(line.strip()) > 3}
     return marks
@@ -269,10 +350,15 @@ def _hunks(before: str, after: str) -> Iterable[tuple[str, str]]:
 
 
 def purity_record(
-    plan_id: str, task: str, control: Sequence[Shot], others: Mapping[str, Sequence[Shot]], experiment: Experiment
+    plan_id: str,
+    task: str,
+    control: Sequence[Shot],
+    others: Mapping[str, Sequence[Shot]],
+    experiment: Experiment,
+    bare: Mapping[str, Shot] = MappingProxyType({}),
 ) -> PurityRecord:
     """Everything together."""
-    aa_bytes, places, arms, problems = compare(control, others, experiment)
+    aa_bytes, places, arms, problems = compare(control, others, experiment, bare)
     masked = ("workspace, HOME and TMPDIR paths", "dates", "UUIDs", *sorted(experiment.adapter.volatile))
     return PurityRecord(
         schema_="pairtrial.purity.v1",

@@ -50,14 +50,17 @@ EVENT_WORDS = {
 }
 
 
-def describe_estimand(estimand: Estimand, *, control: str, treatments: tuple[str, ...], repetitions: int) -> list[str]:
-    """The estimand in plain words, one line a part."""
+def describe_estimand(
+    estimand: Estimand, *, control: str, treatments: tuple[str, ...], repetitions: int, flagged: tuple[str, ...] = ()
+) -> list[str]:
+    """The estimand in plain words, one line a part; ``flagged`` are the treatments that declare a second difference."""
     events = estimand.intercurrent.model_dump()
     strategies = "; ".join(f"{name.replace('_', ' ')}: {EVENT_WORDS[value]}" for name, value in events.items())
     runs = "one run" if repetitions == 1 else f"the mean of {repetitions} runs"
+    also = f", {', '.join(flagged)} in declared settings of the agent too" if flagged else ""
     return [
         f"Population: {estimand.population}",
-        f"Treatments: {', '.join(treatments)} against {control}; arms differ in one file.",
+        f"Treatments: {', '.join(treatments)} against {control}; arms differ in one file{also}.",
         f"Outcome: a task is resolved when every fail_to_pass and every pass_to_pass test passes; {runs} a task and arm.",
         f"Intercurrent events: {strategies}.",
         "Summary measure: difference between arms in the share of tasks resolved, mean over tasks.",

@@ -48,7 +48,11 @@ def estimand_lines(plan: Plan) -> list[str]:
     """The estimand of a plan in plain words."""
     treatments = tuple(arm.name for arm in plan.treatments)
     return describe_estimand(
-        plan.estimand, control=plan.control.name, treatments=treatments, repetitions=plan.repetitions
+        plan.estimand,
+        control=plan.control.name,
+        treatments=treatments,
+        repetitions=plan.repetitions,
+        flagged=tuple(arm.name for arm in plan.treatments if arm.differences),
     )
 
 
