@@ -16,7 +16,7 @@ from pairtrial.core.status import Status
 from pairtrial.harness.probe.server import tool
 from pairtrial.harness.purity import PurityRecord, probe_arm, purity_record
 from pairtrial.harness.tax import probe_count, probe_taxes
-from pairtrial.providers import Provider
+from pairtrial.providers import Provider, load_provider
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(240)]
 Require = Callable[..., None]
@@ -53,6 +53,21 @@ async def test_arms_of_a_real_agent_differ_in_the_server_alone(
     assert record.problems == ()
     assert record.aa_bytes == 0
     assert {arm.arm: arm.tax_bytes > 0 for arm in record.arms} == {"control": False, "treat": True, "aa": False}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "version", "options"),
+    [(*CLAUDE, {"tools": "full"}), ("opencode", "1.18.33", {}), ("codex", "0.171.0", {})],
+)
+async def test_a_server_without_resources_is_delivered_as_well(
+    tmp_path: Path, require: Require, adapter: str, version: str, options: dict[str, Any]
+) -> None:
+    """The shelf's SDK says that it has resources, the search server does not: agents then add no tools for them."""
+    require("agents", *present(adapter, version))
+    bm25 = load_provider("bm25", Path(__file__).parents[2] / "providers")
+    record = await measured(tmp_path, (adapter, version), options, bm25)
+    assert record.problems == ()
+    assert record.arms[1].tax_bytes > 400
 
 
 def schema_bytes(number: int) -> int:

@@ -128,11 +128,13 @@ def make_expected(
     agent = agent or plan.agent
     servers = provider.config.servers if provider else {}
     context = tuple(provider.context) if provider else ()
+    own = adapter.own_tools(agent, servers=False)
     return Expected(
         agent=adapter.manifest.id,
         version=agent.version,
         model=agent.model,
-        tools=adapter.own_tools(agent, servers=bool(servers)),
+        tools=own,
+        optional_tools=tuple(tool for tool in adapter.own_tools(agent, servers=bool(servers)) if tool not in own),
         servers={name: tuple(server.tools) for name, server in servers.items()},
         context_files=context,
         skills=tuple(path.split("/")[-2] for path in context if path.endswith("/SKILL.md")),

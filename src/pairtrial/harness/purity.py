@@ -329,9 +329,8 @@ def _marks(provider: Provider | None, experiment: Experiment, arm: str) -> set[s
     """Words by which a difference is recognised as the provider's: its servers, tools, and lines of its files."""
     if provider is None:
         return set()
-    adapter, expected = experiment.adapter, experiment.arms[arm].expected
-    marks = {*expected.tool_names, *expected.servers}
-    marks |= set(expected.tools) - set(adapter.own_tools(experiment.plan.agent_of(arm), servers=False))
+    expected = experiment.arms[arm].expected
+    marks = {*expected.tool_names, *expected.servers, *expected.optional_tools}
     for data in provider.context.values():
         marks |= {line.strip() for line in data.decode("utf-8", "replace").splitlines() if len(line.strip()) > 3}
     return marks

@@ -18,6 +18,7 @@ def startup_problems(startup: Startup, expected: Expected) -> tuple[str, ...]:
     What the agent's startup event gives no evidence of (``expected.covers``) is read off its first request instead.
     """
     problems: list[str] = []
+    optional = set(expected.optional_tools)
 
     def same(what: str, seen: object, wanted: object) -> None:
         if seen != wanted:
@@ -29,7 +30,7 @@ def startup_problems(startup: Startup, expected: Expected) -> tuple[str, ...]:
     if "servers" in expected.covers:
         problems += server_problems(startup.mcp_servers, expected)
     if "tools" in expected.covers:
-        same("tools", sorted(startup.tools), sorted(expected.tools))
+        same("tools", sorted(tool for tool in startup.tools if tool not in optional), sorted(expected.tools))
     for skill in sorted(set(startup.skills) - set(expected.skills)):
         problems.append(f"skill {skill!r} is an intruder")
     for skill in sorted(set(expected.skills) - set(startup.skills)):

@@ -112,7 +112,7 @@ def first_request_problems(
             )
     own = set(expected.tools)
     if adapter.wire_tools:
-        strangers = offered - own - set(wanted)
+        strangers = offered - own - set(expected.optional_tools) - set(wanted)
         problems += [f"the model is not offered {name}, which the agent should have" for name in sorted(own - offered)]
     else:
         prefix = expected.tool_prefix

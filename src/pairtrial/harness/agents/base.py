@@ -65,7 +65,7 @@ class Baseline(Model):
 
     tools: Annotated[tuple[str, ...], Field(strict=False)]
     with_servers: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Further tools of its own as soon as any MCP server is configured."""
+    """Further tools of its own that it may have as soon as any MCP server is configured, by what the server can do."""
     skills: Annotated[tuple[str, ...], Field(strict=False)] = ()
     commands: Annotated[tuple[str, ...], Field(strict=False)] = ()
     agents: Annotated[tuple[str, ...], Field(strict=False)] = ()
@@ -164,6 +164,8 @@ class Expected:
     version: str
     model: str
     tools: tuple[str, ...]
+    optional_tools: tuple[str, ...] = ()
+    """Tools of its own that come with a server, or not: agents offer to list resources where a server says it has any."""
     servers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Server name → its tools."""
     context_files: tuple[str, ...] = ()
