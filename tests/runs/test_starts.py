@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from factories import PLAN, make_lock, make_plan, make_receipt
+import zstandard
+from factories import PLAN, make_lock, make_plan, make_receipt, receipts_for
 
 from pairtrial.core.status import Status
 from pairtrial.prereg.schedule import schedule
 from pairtrial.runs.differences import StartCheck
+from pairtrial.runs.store import RunStore
+from pairtrial.runs.verify import verify_run
 
 FLAGS = "with argument --read"
 CONTROL, TREAT, REPLICATE = PLAN["arms"]
@@ -71,3 +76,15 @@ def test_a_cell_that_never_came_to_a_start_says_nothing() -> None:
     cell = schedule(lock.plan)[0].cells[0]
     assert check.take(make_receipt(lock, cell, Status.SETUP_FAILURE)) == []
     assert check.problems() == []
+
+
+def test_verify_names_an_arm_that_was_started_with_a_flag_of_its_own(tmp_path: Path) -> None:
+    lock = make_lock()
+    with RunStore(tmp_path, lock) as store:
+        for receipt in receipts_for(lock, {}):
+            digest = "2" if receipt.cell.id == "t2.treat.r1" else "1"
+            report = zstandard.ZstdCompressor().compress(receipt.status.value.encode())
+            store.record(receipt.model_copy(update={"observed": {"invocation": digest}}), {"report.zst": report})
+        folder = store.folder
+    found = verify_run(folder, lambda receipt, raw: Status(raw.decode()))
+    assert found.problems == ["t2, repetition 1: arms without a declared difference were started differently"]
