@@ -66,7 +66,10 @@ def test_a_lock_keeps_differences_and_without_any_has_the_bytes_it_always_had() 
 
 def test_the_estimand_names_the_arm_with_the_second_difference() -> None:
     (line,) = [line for line in estimand_lines(with_differences()) if line.startswith("Treatments: ")]
-    assert line == "Treatments: treat against control; arms differ in one file, treat in declared settings of the agent too."
+    assert (
+        line
+        == "Treatments: treat against control; arms differ in one file, treat in declared settings of the agent too."
+    )
     assert "Treatments: treat against control; arms differ in one file." in estimand_lines(make_plan())
 
 
