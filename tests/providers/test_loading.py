@@ -132,3 +132,12 @@ def test_placeholders_are_filled_in_everywhere_and_only_known_ones() -> None:
     assert expand({"k${A}": ["${A}${B}", {"x": "$A"}], "n": 3}, table) == {"k1": ["12", {"x": "$A"}], "n": 3}
     with pytest.raises(ProviderError, match=r"\$\{C\} has no value here"):
         expand("${C}", table)
+
+
+def test_tools_of_the_agent_are_no_providers_business(tmp_path: Path) -> None:
+    """They would be a second difference between arms."""
+    write(tmp_path / "none", {**GOOD, "allowed_tools": []})
+    assert load_provider("none", tmp_path).config.allowed_tools == ()
+    write(tmp_path / "one", {**GOOD, "allowed_tools": ["Bash"]})
+    with pytest.raises(ProviderError, match="allowed_tools: the agent's own tools are the same in every arm"):
+        load_provider("one", tmp_path)

@@ -72,7 +72,7 @@ class AgentConfig(Model):
     context_files: dict[RelPath, RelPath] = Field(default_factory=dict)
     """Path in the workspace → file in the provider's folder."""
     allowed_tools: Annotated[tuple[ToolName, ...], Field(strict=False)] = ()
-    """Further tools of the agent that the arm needs allowed."""
+    """Must be empty: which tools of its own an agent has is the same in every arm."""
     credentials: Annotated[tuple[EnvName, ...], Field(strict=False)] = ()
     """Names of environment variables that hold secrets; values never appear in a record."""
     data_egress: Literal["none", "provider"] = "none"
@@ -81,6 +81,8 @@ class AgentConfig(Model):
     @model_validator(mode="after")
     def _delivers_something(self) -> Self:
         problems = []
+        if self.allowed_tools:
+            problems.append("allowed_tools: the agent's own tools are the same in every arm; remove the entries")
         if not self.servers and not self.context_files:
             problems.append("a provider without servers and context files is the control under another name")
         texts = [
