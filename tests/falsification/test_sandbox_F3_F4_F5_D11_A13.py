@@ -26,6 +26,7 @@ from pairtrial.core.errors import SandboxError, SandboxUnavailableError
 from pairtrial.core.status import Status
 from pairtrial.sandbox import Isolation, Limits, Mount, Sandbox, SandboxSpec, make_sandbox, new_scratch, sweep
 from pairtrial.sandbox.engine import forget_engines
+from pairtrial.tasks import Environment, mounts_of
 
 pytestmark = pytest.mark.anyio
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
@@ -316,6 +317,37 @@ async def test_D11_what_one_rollout_wrote_the_next_does_not_find(box: Box) -> No
 def test_A13_local_is_never_taken_for_an_isolating_sandbox(wanted: Isolation, tmp_path: Path) -> None:
     with pytest.raises(SandboxUnavailableError, match=wanted.value):
         make_sandbox("local", SandboxSpec(label="x", scratch=tmp_path), wanted=wanted)
+
+
+class Beside(Environment):
+    """An environment whose interpreter is installed where other programs put packages, too."""
+
+    @property
+    def base(self) -> Path:
+        return self.root.parent / "installation"
+
+
+async def test_F5_packages_beside_the_interpreter(box: Box, kind: str, tmp_path: Path) -> None:
+    """Another release of the target, installed for a program of this machine, is not there to be read."""
+    installation = tmp_path / "installation"
+    for name in (
+        "lib/python3.11/site-packages/click/parser.py",
+        "lib/python3/dist-packages/click.py",
+        "lib/python3.11/os.py",
+    ):
+        (installation / name).parent.mkdir(parents=True, exist_ok=True)
+        (installation / name).write_text("unbroken")
+    (installation / "lib64").symlink_to("lib")
+    (tmp_path / "environment").mkdir()
+    environment = Beside(tmp_path / "environment", "e" * 64, {}, "")
+    (tmp_path / "s").mkdir(exist_ok=True)
+    sandbox = await box(mounts=mounts_of(environment, tmp_path / "s"))
+    found = await sandbox.exec(["find", "-L", str(installation), "-type", "f"], env=ENV, timeout_s=30)
+    names = sorted(Path(line).name for line in found.stdout.decode().splitlines())
+    if kind == "local":  # shows all of this machine, and says so in every receipt
+        assert names == ["click.py", "click.py", "os.py", "os.py", "parser.py", "parser.py"]
+    else:
+        assert names == ["os.py", "os.py"], found.stderr
 
 
 async def test_A13_a_missing_bubblewrap_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

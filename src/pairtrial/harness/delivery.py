@@ -21,7 +21,7 @@ from pairtrial.harness.fitness import READS_CONTEXT, TARGETS_OWN, targets_contex
 from pairtrial.prereg.plan import AgentSpec
 from pairtrial.providers import Provider, expand, mcp_template
 from pairtrial.providers.loading import IGNORED
-from pairtrial.sandbox import Mount, Sandbox
+from pairtrial.sandbox import Sandbox
 from pairtrial.tasks import Prepared, copy_workspace, task_env
 
 STATE = "context-state"
@@ -69,14 +69,6 @@ class Link:
 
     url: str
     token: str
-
-
-def mounts(prepared: Prepared, *further: Path) -> tuple[Mount, ...]:
-    """Folders outside the sandbox that its processes read: the task's environment, and ``further`` ones."""
-    environment = prepared.environment
-    folders = [environment.root, environment.base, *environment.places, *further]
-    unique = dict.fromkeys(str(folder) for folder in folders)
-    return tuple(Mount(source=Path(folder), target=folder) for folder in unique)
 
 
 async def deliver(

@@ -17,7 +17,7 @@ from pairtrial.core.status import Status, StopReason
 from pairtrial.grading import COUNTS_AS_PASS, Grade, Outcome, Work, capture, grade
 from pairtrial.harness.agents import AgentAdapter, Invocation, render_prompt
 from pairtrial.harness.agents.base import split_turns
-from pairtrial.harness.delivery import Arm, Delivered, DeliveryError, Link, deliver, mounts, remove_context
+from pairtrial.harness.delivery import Arm, Delivered, DeliveryError, Link, deliver, remove_context
 from pairtrial.harness.differences import registered_flags
 from pairtrial.harness.gateway import Ledger, Route
 from pairtrial.harness.runtime import Runtime
@@ -47,7 +47,7 @@ from pairtrial.runs.receipt import (
 )
 from pairtrial.runs.redact import Redactor, machine_paths
 from pairtrial.sandbox import Isolation, Limits, Sandbox, SandboxSpec, make_sandbox
-from pairtrial.tasks import Prepared, Task, test_command
+from pairtrial.tasks import Prepared, Task, mounts_of, test_command
 
 if TYPE_CHECKING:
     from pairtrial.harness.gateway.server import GatewayServer
@@ -168,7 +168,7 @@ def _sandbox(experiment: Experiment, cell: Cell, role: str, wall_s: float) -> Sa
     spec = SandboxSpec(
         label=name,
         scratch=experiment.scratch,
-        mounts=mounts(prepared, *further),
+        mounts=mounts_of(prepared.environment, experiment.cache, *further),
         network="gateway" if role == "agent" and experiment.gateway is not None else "none",
         image=plan.image,
         limits=limits,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from pairtrial.tasks.environment import Environment, verify_environment
+from pairtrial.tasks.environment import Environment, mounts_of, verify_environment
 from pairtrial.tasks.model import Category, Framework, Span
 from pairtrial.tasks.pack import Pack, Target, Task, load_pack, load_target
 from pairtrial.tasks.workspace import (
@@ -32,6 +32,7 @@ __all__ = [
     "copy_workspace",
     "load_pack",
     "load_target",
+    "mounts_of",
     "prepare",
     "prepare_trees",
     "task_env",

@@ -25,6 +25,7 @@ from packaging.utils import canonicalize_name
 from pairtrial.core.canonical import digest_json, sha256_hex, tree_digest
 from pairtrial.core.disk import write_atomic
 from pairtrial.core.errors import EnvironmentFault, TaskError
+from pairtrial.sandbox import Mount
 from pairtrial.tasks.locking import building_folder, discard, locked
 from pairtrial.tasks.model import Toolchain
 from pairtrial.tasks.pack import Target
@@ -73,6 +74,28 @@ class Environment:
     def base(self) -> Path:
         """Installation that the interpreter belongs to; a sandbox must show it."""
         return Path(sys.base_prefix)
+
+
+FOREIGN = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "lib/python3*/dist-packages",
+           "local/lib/python3*/dist-packages")  # fmt: skip
+"""Where packages of other programs lie in the installation of an interpreter."""
+
+
+def mounts_of(environment: Environment, folder: Path, *further: Path) -> tuple[Mount, ...]:
+    """What a sandbox shows of this machine: the environment, its interpreter, and ``further`` folders.
+
+    Packages that were installed beside the interpreter belong to nobody's environment, and a target may be among them:
+    an empty one, made in ``folder``, lies over them.
+    """
+    folders = dict.fromkeys((environment.root, environment.base, *environment.places, *further))
+    empty = folder / "empty"
+    empty.mkdir(parents=True, exist_ok=True)
+    base = environment.base.resolve()
+    foreign = {place.resolve() for pattern in FOREIGN for place in base.glob(pattern) if place.is_dir()}
+    return (
+        *(Mount(source=folder, target=str(folder)) for folder in folders),
+        *(Mount(source=empty, target=str(place)) for place in sorted(foreign) if place.is_relative_to(base)),
+    )
 
 
 async def build_environment(target: Target, cache: Path, tree: Path | None) -> Environment:

@@ -16,7 +16,8 @@ from pairtrial.grading.observe import framework_of, run_suite
 from pairtrial.grading.qualify.conditions import ASPECTS, SLOWER, Condition
 from pairtrial.grading.verdict import Clarity, examine
 from pairtrial.sandbox.make import make_sandbox
-from pairtrial.sandbox.protocol import Limits, Mount, Sandbox, SandboxSpec
+from pairtrial.sandbox.protocol import Limits, Sandbox, SandboxSpec
+from pairtrial.tasks.environment import mounts_of
 from pairtrial.tasks.qualification import Fault, Problem
 from pairtrial.tasks.workspace import Prepared
 
@@ -33,10 +34,8 @@ class Where:
 
     def sandbox(self, prepared: Prepared, label: str, *further: Path) -> Sandbox:
         """A fresh sandbox with the task's environment, not yet prepared."""
-        environment = prepared.environment
-        places = dict.fromkeys((environment.root, environment.base, *environment.places, *further))
         limits = Limits(wall_s=prepared.task.target.tests.timeout_s * SLOWER)
-        mounts = tuple(Mount(path, str(path)) for path in places)
+        mounts = mounts_of(prepared.environment, self.scratch, *further)
         return make_sandbox(self.kind, SandboxSpec(label=label, scratch=self.scratch, mounts=mounts, limits=limits))
 
 
