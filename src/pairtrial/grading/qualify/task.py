@@ -38,7 +38,7 @@ from pairtrial.tasks.prompts import example
 from pairtrial.tasks.qualification import MIN_REPEAT, Fault, Fingerprints, Problem, Qualification, Rounds
 from pairtrial.tasks.workspace import Prepared, copy_workspace, prepare, unbroken_tree
 
-FORMAT = 2
+FORMAT = 3
 """Raised when this package looks for more than before: what is in the cache is then made again."""
 CONDITIONS = ("as-graded", "varied", "load")
 
