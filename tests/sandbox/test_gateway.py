@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import socket
 import socketserver
+import struct
 import subprocess
 import sys
 import threading
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from pairtrial.core.errors import SandboxError
-from pairtrial.sandbox import Sandbox
+from pairtrial.sandbox import Sandbox, _relay
 from pairtrial.sandbox.network import FORWARDER, Relay
 
 pytestmark = pytest.mark.anyio
@@ -146,6 +148,59 @@ def test_the_relay_carries_large_bodies_both_ways_at_once(gateway: int) -> None:
         thread.join()
     relay.close()
     assert answers == [True] * 6
+
+
+def test_peers_that_reset_and_half_close_leave_the_relay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the connections end rudely, in every place; the next one is served, and nothing is left over."""
+    faults: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", faults.append)
+    rude = struct.pack("ii", 1, 0)
+
+    def answer(server: socket.socket) -> None:
+        for number in range(300):
+            peer, _ = server.accept()
+            with contextlib.suppress(OSError):
+                peer.sendall(peer.recv(1 << 16) * 3)
+                if number % 4 == 0:
+                    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, rude)
+                elif number % 4 == 1:
+                    peer.shutdown(socket.SHUT_WR)
+            peer.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listener = socket.create_server(("127.0.0.1", 0))
+        place = listener.getsockname()
+        threading.Thread(target=answer, args=(server,), daemon=True).start()
+        forwarder = _relay.Forwarder(listener, socket.AF_INET, server.getsockname())
+        thread = _relay.in_thread(forwarder)
+        for number in range(300):
+            with socket.create_connection(place, timeout=10) as client, contextlib.suppress(OSError):
+                client.sendall(b"x" * (1, 1000, 70_000)[number % 3])
+                if number % 5 == 0:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, rude)
+                elif number % 5 == 1:
+                    client.shutdown(socket.SHUT_WR)
+                if number % 5 != 2:
+                    assert client.recv(1) in (b"x", b"")
+        forwarder.stop()
+        thread.join(10)
+    assert not thread.is_alive()
+    assert faults == []
+
+
+def test_small_pieces_are_not_held_back(gateway: int) -> None:
+    """An answer streams through in pieces of a few bytes: with Nagle's algorithm each would wait for the one before."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    place = listener.getsockname()
+    forwarder = _relay.Forwarder(listener, socket.AF_INET, ("127.0.0.1", gateway))
+    thread = _relay.in_thread(forwarder)
+    with socket.create_connection(place, timeout=10) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.recv(1)
+        near, far = (pair.source for pair in forwarder.pairs[0])
+        assert [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in (near, far)] == [1, 1]
+    forwarder.stop()
+    thread.join(10)
 
 
 def test_a_dead_server_is_a_closed_connection(tmp_path: Path) -> None:

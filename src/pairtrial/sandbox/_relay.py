@@ -108,6 +108,9 @@ class Forwarder:
             near.setblocking(False)
             far.setblocking(False)
             for one in (near, far):
+                if one.family in (socket.AF_INET, socket.AF_INET6):
+                    with contextlib.suppress(OSError):  # small pieces of an answer must not wait for each other
+                        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self.selector.register(one, selectors.EVENT_READ)
             self.pairs.append((_Half(near, far), _Half(far, near)))
 
