@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,24 @@ async def test_a_timeout_keeps_the_work_and_names_its_limit(tmp_path: Path) -> N
     receipt, _ = await make_laboratory(tmp_path, script, plan=short_plan(1.5)).attempt()
     assert (receipt.stop_reason, receipt.status, receipt.limit) == (StopReason.TIMEOUT, Status.RESOLVED, "wall")
     assert 1.4 < (receipt.times.agent_s or 0) < 10
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "limit"),
+    [
+        ({"disk_mb": 20}, "open('big', 'wb').write(bytes(40 << 20))", "disk"),
+        ({"pids": 40}, "[subprocess.Popen(['sleep', '30']) for _ in range(100)]", "pids"),
+    ],
+)
+async def test_a_registered_limit_is_in_force_and_named(
+    tmp_path: Path, require: Callable[..., None], limits: dict[str, int], code: str, limit: str
+) -> None:
+    require("bubblewrap")
+    sandbox = {"kind": "bubblewrap", **limits}
+    plan = make_plan(tasks={"pack": "pack", "ids": ["calc-add"]}, sandbox=sandbox)
+    lab = make_laboratory(tmp_path, HEAD + f"import subprocess; start(); fix(); {code}; done()", plan=plan)
+    receipt, _ = await lab.attempt()
+    assert (receipt.status, receipt.limit, receipt.stop_reason) == (Status.RESOLVED, limit, StopReason.CRASHED)
 
 
 @pytest.mark.parametrize("script", ["", "print('not an event')", "import sys; sys.exit(127)", HEAD + "done()"])

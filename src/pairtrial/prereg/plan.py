@@ -136,6 +136,10 @@ class SandboxPlan(Model):
     """Image by digest; docker only."""
     memory_mb: Annotated[int, Field(gt=0)] | None = None
     cpus: Annotated[float, Field(gt=0, strict=False)] | None = None
+    pids: Annotated[int, Field(ge=16)] | None = None
+    """Processes and threads at once, of the agent and everything that it starts."""
+    disk_mb: Annotated[int, Field(ge=16)] | None = None
+    """Workspace, HOME and TMPDIR together."""
 
     @model_validator(mode="after")
     def _image_fits(self) -> Self:
