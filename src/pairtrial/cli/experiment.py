@@ -15,19 +15,21 @@ from pairtrial.cli.progress import tracking
 from pairtrial.core.canonical import tree_digest
 from pairtrial.core.disk import cache_root
 from pairtrial.core.errors import PairtrialError, PlanError
-from pairtrial.harness.agents import AgentAdapter, load_adapter, render_prompt
+from pairtrial.harness.agents import AgentAdapter, load_adapter
 from pairtrial.harness.delivery import Arm
 from pairtrial.harness.differences import flag_identities
+from pairtrial.harness.experiment import whole_prompt
 from pairtrial.harness.fitness import make_expected, plan_problems, price_identity, prices_of
 from pairtrial.harness.gateway import Budget, Route
 from pairtrial.harness.runtime import Runtime, build_runtime, runtime_identity
+from pairtrial.harness.turns import turn_identities
 from pairtrial.harness.wiring import SCRIPTED, demand_credential, endpoint_identity, make_route
 from pairtrial.prereg.amend import Amendment
 from pairtrial.prereg.identities import Material, definition_identities, read_material
 from pairtrial.prereg.lock import Lock
 from pairtrial.prereg.qualified import qualification_notes
 from pairtrial.prereg.review import impossible
-from pairtrial.tasks import Prepared, prepare, test_command
+from pairtrial.tasks import Prepared, prepare
 
 if TYPE_CHECKING:
     from pairtrial.harness.gateway.server import GatewayServer
@@ -52,7 +54,7 @@ def read_experiment(path: Path) -> tuple[Material, AgentAdapter]:
         problems.append(f"{path}: {fault}")
     task = next(iter(material.tasks.values()))
     try:
-        render_prompt(material.prompt, task=task.prompt, test_command=" ".join(test_command(task)))
+        whole_prompt(material.prompt, task)
     except PairtrialError as fault:
         problems.append(f"{path}: prompt: {fault}")
     if problems or adapter is None:
@@ -87,6 +89,7 @@ def quick_identities(material: Material, adapter: AgentAdapter) -> dict[str, str
             **endpoint_identity(plan.agent, adapter),
             **price_identity(plan, material.path),
             **flag_identities(adapter, plan),
+            **turn_identities({name: whole_prompt(material.prompt, task) for name, task in material.tasks.items()}),
         },
     )
 

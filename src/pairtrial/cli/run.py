@@ -114,10 +114,16 @@ def finish(progress: Progress, folder: Path) -> int:
         f"{progress.done} of {progress.planned} rollouts have receipts ({counts_text(progress.by_status)})", err=True
     )
     click.echo(f"receipts: {shown(folder)}", err=True)
+    if progress.owed:
+        click.echo(
+            f"{progress.owed} could not be graded, not by fault of their work, which is kept: call `pairtrial run` again "
+            "to grade it without another run of the agent",
+            err=True,
+        )
     if progress.stopped:
         click.echo(f"stopped: {progress.stopped}", err=True)
         return ExitCode.REFUSED
-    return ExitCode.OK
+    return ExitCode.REFUSED if progress.owed else ExitCode.OK
 
 
 def counts_text(counts: Counter[str]) -> str:
@@ -162,16 +168,25 @@ def status(target: Path, runs: Path | None, as_json: bool) -> int:
     reader = open_run(target, runs)
     lock: Lock = reader.lock
     states = cell_states((receipt for _, receipt in reader.attempts()), lock.plan)
+    owed = 0
     arms: dict[str, Counter[str]] = {arm.name: Counter() for arm in lock.plan.arms}
     for block in schedule(lock.plan):
         for cell in block.cells:
             state = states.get(cell.id, UNTOUCHED)
             arms[cell.arm][state.status.value if state.status else "not run"] += 1
+            owed += state.owed is not None
     if as_json:
-        record = {"plan": lock.plan.id, "plan_id": lock.plan_id, "arms": {name: dict(c) for name, c in arms.items()}}
+        record = {
+            "plan": lock.plan.id,
+            "plan_id": lock.plan_id,
+            "arms": {name: dict(c) for name, c in arms.items()},
+            "to_be_graded_again": owed,
+        }
         click.echo(json.dumps(record, sort_keys=True))
         return ExitCode.OK
     click.echo(f"{lock.plan.id}  {lock.plan_id[:12]}  {shown(reader.folder)}")
     for name, counts in arms.items():
         click.echo(f"  {name:<16} {counts_text(counts)}")
+    if owed:
+        click.echo(f"  {owed} to be graded again by the next `pairtrial run`: their work is kept")
     return ExitCode.OK

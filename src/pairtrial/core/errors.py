@@ -10,7 +10,6 @@
     ├── AgentError                 exit 1  an agent adapter or its manifest is wrong
     ├── GradeError                 exit 1  grading could not give a verdict
     ├── ReceiptError               exit 1  a receipt, journal or run folder is wrong
-    ├── StatsError                 exit 1  the arithmetic was asked for something undefined
     ├── SandboxError               exit 4  a sandbox failed
     │   └── SandboxUnavailableError  exit 4  this machine cannot give the isolation that the plan wants
     └── EnvironmentFault           exit 4  disk, registry, lock file: this machine, not the plan
@@ -88,10 +87,6 @@ class GradeError(PairtrialError):
 
 class ReceiptError(PairtrialError):
     """A receipt, journal or run folder is wrong."""
-
-
-class StatsError(PairtrialError):
-    """The arithmetic was asked for something undefined."""
 
 
 class SandboxError(PairtrialError):

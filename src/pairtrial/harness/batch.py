@@ -14,11 +14,13 @@ from decimal import Decimal
 import anyio
 
 from pairtrial.core.status import Status
-from pairtrial.harness.rollout import Experiment, run_attempt
+from pairtrial.harness.rollout import Experiment, regrade_attempt, run_attempt
 from pairtrial.prereg.plan import Plan
 from pairtrial.prereg.schedule import Block, Cell
 from pairtrial.runs.receipt import Receipt
+from pairtrial.runs.regrade import NEVER_GRADED, Gradings
 from pairtrial.runs.store import RunStore
+from pairtrial.runs.turns import TURN
 
 HOPELESS_BLOCKS = 3
 """When so many blocks have ended and not one cell was graded, the run stops: something is wrong with all of them."""
@@ -35,6 +37,8 @@ class Progress:
     """Why the run ended before its last block, where it did."""
     graded_blocks: int = 0
     ended_blocks: int = 0
+    owed: int = 0
+    """Cells of this run whose work is kept and is to be graded again, for its grading failed by our fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +49,39 @@ class CellState:
     status: Status | None
     """Status of the last attempt."""
     spent: Decimal
+    runs: int = 0
+    """Attempts in which the agent ran; the others only graded its work again."""
+    gradings: Gradings = NEVER_GRADED
+
+    @property
+    def owed(self) -> int | None:
+        """The attempt whose work is to be graded again, for its grading failed by our fault."""
+        return self.gradings.owed
+
+    def after(self, receipt: Receipt, plan: Plan) -> CellState:
+        """With one attempt more."""
+        return CellState(
+            receipt.attempt,
+            receipt.status,
+            self.spent + cost(receipt, plan),
+            self.runs + (receipt.regrades is None),
+            self.gradings.after(receipt),
+        )
 
     def is_final(self, plan: Plan) -> bool:
         """A cell is done unless it was never run, or the plan lets what was lost run again."""
-        if self.status is None:
+        if self.status is None or self.owed is not None:
             return False
-        return not (self.status in plan.retries.statuses and self.attempts < plan.retries.max_attempts)
+        return not (self.status in plan.retries.statuses and self.runs < plan.retries.max_attempts)
 
 
 UNTOUCHED = CellState(0, None, Decimal(0))
 
 
 def cost(receipt: Receipt, plan: Plan) -> Decimal:
-    """What an attempt cost; where the agent does not say, the registered cap is assumed."""
+    """What an attempt cost; where the agent does not say, the registered cap is assumed. To grade again costs nothing."""
+    if receipt.regrades is not None:
+        return Decimal(0)
     known = [Decimal(usage.cost_usd) for usage in receipt.usage if usage.cost_usd is not None]
     return sum(known, Decimal(0)) if known else plan.budget.per_rollout_usd
 
@@ -66,9 +90,7 @@ def cell_states(receipts: Iterable[Receipt], plan: Plan) -> dict[str, CellState]
     """State of every cell that has a receipt."""
     states: dict[str, CellState] = {}
     for receipt in receipts:
-        before = states.get(receipt.cell.id, UNTOUCHED)
-        spent = before.spent + cost(receipt, plan)
-        states[receipt.cell.id] = CellState(before.attempts + 1, receipt.status, spent)
+        states[receipt.cell.id] = states.get(receipt.cell.id, UNTOUCHED).after(receipt, plan)
     return states
 
 
@@ -106,6 +128,9 @@ class Batch:
         self.progress.done += 1
         self.progress.by_status[status.value] += 1
 
+    def _state(self, cell: Cell) -> CellState:
+        return self.states.get(cell.id, UNTOUCHED)
+
     def todo(self, block: Block) -> list[Cell]:
         """Cells of a block without a final receipt, in their order."""
         plan = self.experiment.plan
@@ -122,7 +147,8 @@ class Batch:
         async with anyio.create_task_group() as group:
             for _ in range(min(self.workers, len(pending))):
                 group.start_soon(self._work, queue)
-        self.store.note("run-ended", reason=self.progress.stopped or "complete")
+        left = f"{self.progress.owed} to be graded again" if self.progress.owed else "complete"
+        self.store.note("run-ended", reason=self.progress.stopped or left)
         return self.progress
 
     async def _work(self, queue: Iterable[Block]) -> None:
@@ -134,7 +160,7 @@ class Batch:
     def _affordable(self, block: Block) -> bool:
         """Whole blocks only: one starts when it could not pass the ceiling even if all of it cost the cap."""
         budget = self.experiment.plan.budget
-        need = budget.per_rollout_usd * len(self.todo(block))
+        need = budget.per_rollout_usd * sum(self._state(cell).owed is None for cell in self.todo(block))
         if self.spent + self.reserved + need > budget.ceiling_usd:
             self.progress.stopped = (
                 f"budget: {self.spent} of {budget.ceiling_usd} USD spent, the next block may need {need}"
@@ -148,19 +174,35 @@ class Batch:
         for cell in self.todo(block):
             state = self.states.get(cell.id, UNTOUCHED)
             while not state.is_final(plan):
-                attempt = state.attempts + 1
-                self.store.note("attempt-started", cell=cell.id, attempt=attempt)
-                receipt, files = await run_attempt(self.experiment, cell, attempt)
-                final = self.store.record(receipt, files)
-                spent = cost(final, plan)
-                state = CellState(attempt, final.status, state.spent + spent)
-                self.states[cell.id] = state
-                self.spent += spent
-                self.reserved -= min(self.reserved, plan.budget.per_rollout_usd)
-            if state.status is not None:
+                state = await self._attempt(cell, state)
+                if state.owed is not None:  # at once it would most likely fail again: the next run does it
+                    break
+            if state.owed is not None:
+                self.progress.owed += 1
+            elif state.status is not None:
                 self._count(state.status)
             self.on_progress(self.progress)
         self._end_block(block)
+
+    async def _attempt(self, cell: Cell, state: CellState) -> CellState:
+        """Run a cell, or grade what it left."""
+        plan, attempt = self.experiment.plan, state.attempts + 1
+        if state.owed is not None:
+            source, kept = self.store.kept(cell.id, state.owed)
+            self.store.note("regrade-started", cell=cell.id, attempt=attempt, regrades=source.attempt)
+            receipt, files = await regrade_attempt(self.experiment, cell, attempt, source, kept)
+        else:
+            self.store.note("attempt-started", cell=cell.id, attempt=attempt)
+
+            def turn(number: int, digest: str) -> None:
+                self.store.note(TURN, cell=cell.id, attempt=attempt, turn=number, sha256=digest)
+
+            receipt, files = await run_attempt(self.experiment, cell, attempt, turn)
+            self.reserved -= min(self.reserved, plan.budget.per_rollout_usd)
+        final = self.store.record(receipt, files)
+        self.spent += cost(final, plan)
+        self.states[cell.id] = state.after(final, plan)
+        return self.states[cell.id]
 
     def _end_block(self, block: Block) -> None:
         statuses = [self.states.get(cell.id, UNTOUCHED).status for cell in block.cells]

@@ -112,6 +112,8 @@ class ToolCall(_EventModel):
     arguments: dict[str, Any] = Field(default_factory=dict)
     status: Literal["ok", "error"]
     result_bytes: Count | None = None
+    reads: tuple[str, ...] | None = None
+    """Files that it read, as the agent names them; None where the agent does not tell."""
 
 
 class Usage(_EventModel):

@@ -45,5 +45,9 @@ class Experiment:
 
     def invocation(self, task: Task, agent: AgentSpec) -> Invocation:
         """The agent's command line for a task: no arm can reach it but by the differences that it declares."""
-        prompt = render_prompt(self.prompt, task=task.prompt, test_command=" ".join(test_command(task)))
-        return self.adapter.invocation(agent, prompt)
+        return self.adapter.invocation(agent, whole_prompt(self.prompt, task))
+
+
+def whole_prompt(template: str, task: Task) -> str:
+    """What the agent is asked: the template with the task and its test command in it."""
+    return render_prompt(template, task=task.prompt, test_command=" ".join(test_command(task)))

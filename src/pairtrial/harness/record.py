@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +11,12 @@ import zstandard
 
 from pairtrial.core.status import Status, StopReason
 from pairtrial.grading import COUNTS_AS_PASS, Grade, Outcome, Work
+from pairtrial.harness.agents.reads import below
 from pairtrial.harness.delivery import Delivered
 from pairtrial.harness.experiment import Experiment
 from pairtrial.harness.gateway import Ledger
 from pairtrial.harness.trial import Trial
+from pairtrial.harness.turns import TurnLog
 from pairtrial.harness.wiring import secret_values, wire_log, wire_record, wire_usage
 from pairtrial.prereg.schedule import Cell
 from pairtrial.runs.receipt import (
@@ -28,9 +31,12 @@ from pairtrial.runs.receipt import (
     rounded,
 )
 from pairtrial.runs.redact import Redactor, machine_paths
+from pairtrial.runs.regrade import carried
 from pairtrial.sandbox import Isolation, Sandbox
 from pairtrial.tasks import Task
 
+MAX_PATHS = 1000
+"""So many paths a receipt lists as modified, and as read; where there are more, ``truncated`` says so."""
 LISTED = 100
 """So many test ids a receipt names; the whole report lies beside it."""
 
@@ -51,6 +57,8 @@ class Course:
     index_s: float | None = None
     agent_s: float | None = None
     grading_s: float | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    turns: TurnLog | None = None
 
     def end(self, status: Status, reason: str | None) -> None:
         """Settle the status; the first one stays."""
@@ -62,14 +70,7 @@ def build_receipt(
     experiment: Experiment, cell: Cell, attempt: int, sandbox: Sandbox, course: Course, task: Task
 ) -> tuple[Receipt, dict[str, bytes]]:
     """The receipt of an attempt and the files that go beside it, both without secrets and machine paths."""
-    redactor = Redactor(
-        machine_paths(
-            scratch=experiment.scratch,
-            cache=experiment.cache,
-            program=Path(__file__).resolve().parents[3],
-        ),
-        secrets=secret_values(experiment.route, experiment.arms.values(), course.ledger),
-    )
+    redactor = _redactor(experiment, course)
     trial, files = course.trial, {}
     if trial is not None:
         files["events.jsonl.zst"] = trial.compressed(redactor.data)
@@ -83,6 +84,9 @@ def build_receipt(
         files["work.patch"] = course.work.patch
     if course.grade is not None:
         files["report.zst"] = zstandard.ZstdCompressor(level=12).compress(redactor.data(course.grade.report))
+    modified = tuple(sorted(_shown(change.path) for change in course.work.changes)) if course.work else None
+    read = _files_read(experiment, sandbox, trial, task)
+    cut = len(modified or ()) > MAX_PATHS or len(read or ()) > MAX_PATHS
     fixed = sandbox.isolation is not Isolation.NONE
     return Receipt(
         schema_="pairtrial.receipt.v1",
@@ -100,7 +104,8 @@ def build_receipt(
         observed=course.delivered.observed if course.delivered else {},
         toolchain=dict(experiment.toolchain),
         sandbox=SandboxRecord(
-            kind=sandbox.kind, isolation=sandbox.isolation.value, paths="fixed" if fixed else "same-length"
+            kind=sandbox.kind, isolation=sandbox.isolation.value, paths="fixed" if fixed else "same-length",
+            facts={name: redactor.text(value) for name, value in sorted(course.facts.items())} or None,
         ),
         startup=_startup(trial, redactor),
         grade=_grade_record(course.grade, task),
@@ -108,18 +113,67 @@ def build_receipt(
         wire=wire_record(course.ledger) if course.ledger else None,
         tool_calls=trial.tool_calls if trial else None,
         context_tool_calls=trial.context_tool_calls if trial else None,
-        files_modified=tuple(change.path for change in course.work.changes) if course.work else None,
+        files_modified=None if modified is None else modified[:MAX_PATHS],
+        files_read=None if read is None else read[:MAX_PATHS],
+        turns=tuple(course.turns.sent) if course.turns and course.turns.registered else None,
         times=Times(
             setup_s=rounded(course.setup_s) or 0.0,
             index_s=rounded(course.index_s),
             agent_s=rounded(course.agent_s),
             grading_s=rounded(course.grading_s),
         ),
-        truncated=trial.truncated if trial else False,
+        truncated=cut or (trial.truncated if trial else False),
         redactions=redactor.count,
         files={},
         journal_prev="0" * 64,
     ), files  # fmt: skip
+
+
+def build_regrade(
+    experiment: Experiment, attempt: int, source: Receipt, kept: Mapping[str, bytes], course: Course, task: Task
+) -> tuple[Receipt, dict[str, bytes]]:
+    """The receipt of a grading that was made up for: the agent's part is the source's, the rest is new."""
+    redactor = _redactor(experiment, course)
+    files = {name: data for name, data in kept.items() if name in carried(source)}
+    if course.grade is not None:
+        files["report.zst"] = zstandard.ZstdCompressor(level=12).compress(redactor.data(course.grade.report))
+    changes = {
+        "attempt": attempt,
+        "regrades": source.attempt,
+        "status": course.status or Status.GRADING_ERROR,
+        "reason": redactor.text(course.reason)[:2000] if course.reason else None,
+        "toolchain": dict(experiment.toolchain),
+        "grade": _grade_record(course.grade, task),
+        "times": source.times.model_copy(update={"grading_s": rounded(course.grading_s)}),
+        "redactions": source.redactions + redactor.count,
+    }
+    return source.model_copy(update=changes), files
+
+
+def _redactor(experiment: Experiment, course: Course) -> Redactor:
+    return Redactor(
+        machine_paths(
+            scratch=experiment.scratch,
+            cache=experiment.cache,
+            program=Path(__file__).resolve().parents[3],
+        ),
+        secrets=secret_values(experiment.route, experiment.arms.values(), course.ledger),
+    )
+
+
+def _shown(path: str) -> str:
+    """A path as a receipt can hold it: a backslash, which also stands for bytes that are not UTF-8, is written %5C."""
+    return path.replace("\\", "%5C")
+
+
+def _files_read(experiment: Experiment, sandbox: Sandbox, trial: Trial | None, task: Task) -> tuple[str, ...] | None:
+    if (
+        trial is None
+        or trial.startup is None
+        or not (experiment.adapter.manifest.tells_reads or trial.reads is not None)
+    ):
+        return None
+    return below(sandbox.workspace, trial.reads or (), experiment.prepared[task.id].visible)
 
 
 def _startup(trial: Trial | None, redactor: Redactor) -> StartupRecord | None:

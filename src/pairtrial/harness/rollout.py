@@ -11,20 +11,21 @@ from pairtrial.core.canonical import sha256_hex
 from pairtrial.core.errors import GradeError, PairtrialError, SandboxError, TaskError
 from pairtrial.core.status import Status, StopReason
 from pairtrial.grading import capture, grade
-from pairtrial.harness.agents.base import split_turns
 from pairtrial.harness.delivery import Arm, DeliveryError, Link, deliver, remove_context
 from pairtrial.harness.differences import registered_flags
 from pairtrial.harness.experiment import Experiment
 from pairtrial.harness.gateway import Ledger
-from pairtrial.harness.record import Course, build_receipt
+from pairtrial.harness.record import Course, build_receipt, build_regrade
 from pairtrial.harness.trial import Trial, run_agent
+from pairtrial.harness.turns import TurnLog
 from pairtrial.harness.wiring import complete_startup, make_terms, provider_failure
 from pairtrial.prereg.schedule import Cell
 from pairtrial.runs.receipt import Receipt
+from pairtrial.runs.regrade import WORK_FILE, is_ungraded
 from pairtrial.sandbox import Isolation, Limits, Sandbox, SandboxSpec, make_sandbox
 from pairtrial.tasks import mounts_of
 
-__all__ = ["Course", "Experiment", "Probe", "probe_attempt", "run_attempt"]
+__all__ = ["Course", "Experiment", "Probe", "probe_attempt", "regrade_attempt", "run_attempt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,16 @@ async def probe_attempt(experiment: Experiment, cell: Cell) -> Probe:
         await box.destroy()
 
 
-async def run_attempt(experiment: Experiment, cell: Cell, attempt: int) -> tuple[Receipt, dict[str, bytes]]:
-    """Run one attempt; whatever happens in it becomes a status, not an exception."""
-    course = Course()
+async def run_attempt(
+    experiment: Experiment, cell: Cell, attempt: int, on_turn: Callable[[int, str], None] = lambda number, digest: None
+) -> tuple[Receipt, dict[str, bytes]]:
+    """Run one attempt; whatever happens in it becomes a status, not an exception.
+
+    ``on_turn`` gets number and digest of every turn of a prompt that has several, as it is sent.
+    """
     task = experiment.prepared[cell.task].task
+    prompt = experiment.invocation(task, experiment.plan.agent_of(cell.arm)).stdin.decode()
+    course = Course(turns=TurnLog(prompt, on_turn))
     agent_box = _sandbox(experiment, cell, "agent", experiment.plan.agent.limits.wall_s)
     try:
         await _agent_phase(experiment, cell, agent_box, course)
@@ -67,8 +74,19 @@ async def run_attempt(experiment: Experiment, cell: Cell, attempt: int) -> tuple
     finally:
         await _destroy(agent_box, course)
     if course.status is None:
-        await _grade_phase(experiment, cell, course)
+        await _grade_phase(experiment, cell, course, course.work.patch if course.work else b"")
     return build_receipt(experiment, cell, attempt, agent_box, course, task)
+
+
+async def regrade_attempt(
+    experiment: Experiment, cell: Cell, attempt: int, source: Receipt, kept: Mapping[str, bytes]
+) -> tuple[Receipt, dict[str, bytes]]:
+    """Grade the work that attempt ``source`` left, whose grading failed by our fault; no agent is started."""
+    if not is_ungraded(source):
+        raise GradeError(f"{cell.id}/{source.attempt}: is {source.status.value} and is not graded again", slug="graded")
+    course = Course()
+    await _grade_phase(experiment, cell, course, kept[WORK_FILE])
+    return build_regrade(experiment, attempt, source, kept, course, experiment.prepared[cell.task].task)
 
 
 def _sandbox(experiment: Experiment, cell: Cell, role: str, wall_s: float) -> Sandbox:
@@ -76,7 +94,13 @@ def _sandbox(experiment: Experiment, cell: Cell, role: str, wall_s: float) -> Sa
     plan = experiment.plan.sandbox
     prepared = experiment.prepared[cell.task]
     name = sha256_hex(f"{experiment.lock.plan_id}/{cell.id}/{role}/{time.monotonic_ns()}".encode())[:12]
-    limits = Limits(wall_s=wall_s, memory_bytes=plan.memory_mb << 20 if plan.memory_mb else None, cpus=plan.cpus)
+    limits = Limits(
+        wall_s=wall_s,
+        memory_bytes=plan.memory_mb << 20 if plan.memory_mb else None,
+        cpus=plan.cpus,
+        pids=plan.pids,
+        disk_bytes=plan.disk_mb << 20 if plan.disk_mb else None,
+    )
     agent = experiment.plan.agent
     further: list[Path] = []
     if role == "agent":
@@ -114,6 +138,7 @@ async def _run_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cours
     agent, adapter = experiment.plan.agent_of(cell.arm), experiment.adapter
     flags = registered_flags(adapter, experiment.lock, cell.arm)
     await sandbox.prepare()
+    course.facts = sandbox.facts
     link = await _open_gateway(experiment, arm, sandbox, course)
     invocation = experiment.invocation(prepared.task, agent)
     delivered = await deliver(
@@ -127,12 +152,22 @@ async def _run_phase(experiment: Experiment, cell: Cell, sandbox: Sandbox, cours
     session = adapter.session(agent, invocation, arm.expected, delivered.place)
     halted, cleared = _halted(experiment, course), course.ledger.clear if course.ledger else None
     trial = await run_agent(
-        sandbox, delivered.argv, delivered.env, session, arm.expected, agent.limits.wall_s, halted, cleared
+        sandbox,
+        delivered.argv,
+        delivered.env,
+        session,
+        arm.expected,
+        agent.limits.wall_s,
+        halted,
+        cleared,
+        course.turns,
     )
     course.trial = trial
-    turns = len(split_turns(invocation.stdin.decode()))
-    if turns > 1:  # sessions send them in their registered order, each after the one before
-        delivered.observed["turns"] = f"{trial.turns + bool(trial.result)} of {turns}"
+    if course.turns is not None and course.turns.registered:
+        delivered.observed["turns"] = f"{trial.turns + bool(trial.result)} of {len(course.turns.registered)}"
+        if course.turns.problems:
+            reason = f"the turns did not run in their order: {'; '.join(course.turns.problems)}"
+            course.end(Status.INVALID_ENVIRONMENT, reason)
     course.agent_s = time.monotonic() - launched
     await sandbox.kill()
     _judge(experiment, trial, course)
@@ -189,7 +224,7 @@ def _judge(experiment: Experiment, trial: Trial, course: Course) -> None:
         course.end(Status.INVALID_ENVIRONMENT, "the agent ended without asking the model")
 
 
-async def _grade_phase(experiment: Experiment, cell: Cell, course: Course) -> None:
+async def _grade_phase(experiment: Experiment, cell: Cell, course: Course, patch: bytes) -> None:
     """Grade in a fresh sandbox. Nothing that is passed on names the arm."""
     prepared = experiment.prepared[cell.task]
     begun = time.monotonic()
@@ -197,7 +232,7 @@ async def _grade_phase(experiment: Experiment, cell: Cell, course: Course) -> No
     box = _sandbox(experiment, cell, "grading", limit)
     try:
         await box.prepare()
-        course.grade = await grade(prepared, course.work.patch if course.work else b"", box, timeout_s=limit)
+        course.grade = await grade(prepared, patch, box, timeout_s=limit)
         course.end(course.grade.status, course.grade.reason)
     except SandboxError as fault:
         course.end(Status.SANDBOX_LOST, str(fault))

@@ -14,10 +14,13 @@ from pairtrial.harness.agents import Expected
 from pairtrial.harness.agents.session import PlainSession, Preflight, Reply, Session, Void
 from pairtrial.harness.events import Event, Malformed, Message, Other, Result, Startup, ToolCall, Usage, encode
 from pairtrial.harness.startup import server_problems, startup_problems
+from pairtrial.harness.turns import TurnLog
 from pairtrial.sandbox import ExecResult, Process, Sandbox
 
 MAX_STREAM_BYTES = 32 << 20
 """Of the agent's stream this much is kept; the rest is read and dropped, and the receipt says so."""
+MAX_READS = 10_000
+"""So many names of files read are kept; the rest is dropped, and the receipt says so."""
 GRACE_S = 3.0
 """How long an agent may live on once it has said its last word: a background task can keep it alive for hours."""
 WATCH_S = 0.1
@@ -39,6 +42,8 @@ class Trial:
     """Turns that ended well and were followed by another."""
     tool_calls: int = 0
     context_tool_calls: int = 0
+    reads: set[str] | None = None
+    """Files that the agent said it read, in its own words; None when it never said anything of the kind."""
     foreign_servers: set[str] = field(default_factory=set)
     """Servers that were called though the arm has none of that name."""
     malformed: int = 0
@@ -97,6 +102,7 @@ class Trial:
         elif isinstance(event, ToolCall):
             self.tool_calls += 1
             if event.server is not None:
+            self._reads(event)
                 self.context_tool_calls += 1
                 if event.server not in expected.servers:
                     self.foreign_servers.add(event.server)
@@ -112,6 +118,15 @@ class Trial:
             self.turns += 1
 
     def compressed(self, clean: Callable[[bytes], bytes]) -> bytes:
+    def _reads(self, call: ToolCall) -> None:
+        if call.reads is None:
+            return
+        self.reads = set() if self.reads is None else self.reads
+        if len(self.reads) + len(call.reads) <= MAX_READS:
+            self.reads.update(call.reads)
+        else:
+            self.truncated = True
+
         """The kept events as zstd, each line passed through ``clean``, which redacts."""
         return _compress(self.lines if self.events is None else self.events, clean)
 
@@ -174,11 +189,12 @@ async def run_agent(
     halted: Callable[[], str | None] = _goes_on,
     cleared: Callable[[], None] | None = None,
 ) -> Trial:
+    turns: TurnLog | None = None,
     """Start the agent and hold the conversation to its end.
 
-    It is stopped at once when what it started with is not the arm's, when ``halted`` (asked ten times a second) gives
-    a reason, and a short grace after its last word. ``cleared`` is called once it has said what it started with and that
-    was right.
+    It is stopped at once when what it started with is not the arm's, when a turn is not the one that is due, when
+    ``halted`` (asked ten times a second) gives a reason, and a short grace after its last word. ``cleared`` is called
+    once it has said what it started with and that was right.
     """
     trial = Trial()
     process = await sandbox.start(argv, env=env, cwd=sandbox.workspace, timeout_s=wall_s)
@@ -186,19 +202,21 @@ async def run_agent(
         group.start_soon(_watch, process, trial, halted)
         heard = False
         try:
-            await _say(process, session.open())
+            await _say(process, session.open(), turns)
             async for line in process:
                 reply = trial.hear(line.rstrip(b"\n"), session, expected)
                 if trial.problems or trial.voids or trial.halted:
                     break
                 if trial.startup is not None and cleared is not None:
                     cleared()
-                await _say(process, reply)
+                await _say(process, reply, turns)
+                if turns is not None and turns.problems:
+                    break
             heard = True
         finally:
             with anyio.CancelScope(shield=True):
                 # Ctrl-C or an error of ours: nobody listens any more, and waiting would last to the wall limit.
-                if not heard or trial.problems or trial.voids or trial.halted:
+                if not heard or trial.problems or trial.voids or trial.halted or (turns and turns.problems):
                     await process.kill()
                 ended = trial.ended = await process.wait()
             trial.truncated = trial.truncated or ended.truncated
@@ -207,7 +225,11 @@ async def run_agent(
     return trial
 
 
-async def _say(process: Process, reply: Reply) -> None:
+async def _say(process: Process, reply: Reply, turns: TurnLog | None) -> None:
+    if turns is not None:
+        turns.look(reply)
+        if turns.problems:  # it does not even leave
+            return
     for data in reply.send:
         await process.send(data)
     if reply.close:

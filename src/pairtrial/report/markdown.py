@@ -262,6 +262,8 @@ def _conduct(card: Scorecard) -> list[str]:
 def _arm_line(arm: ArmCounts) -> str:
     stops = ", ".join(f"{reason} {count}" for reason, count in arm.stop_reasons.items())
     line = f"- `{arm.arm}`: {arm.attempts} attempts, {arm.interrupted} interrupted; ended: {stops or 'none'}"
+    if arm.regrades:
+        line += f"; {arm.regrades} graded again after a fault of ours"
     if arm.invalid:
         line += "; invalid: " + ", ".join(f"{status} {count}" for status, count in arm.invalid.items())
     if arm.excluded:

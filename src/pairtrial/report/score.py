@@ -152,6 +152,7 @@ def _counts(table: Tally, arm: Arm, started: Mapping[str, int]) -> ArmCounts:
         not_run=len(cells) - len(seen),
         excluded=len(graded) - counted,
         attempts=attempts,
+        regrades=table.regrades[arm.name],
         interrupted=max(0, started.get(arm.name, attempts) - attempts),
         stop_reasons=dict(sorted(Counter(result.stop_reason.value for result in graded).items())),
         context_used=sum(bool(result.context_calls) for result in graded) if arm.kind is ArmKind.TREATMENT else None,

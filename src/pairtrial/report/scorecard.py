@@ -31,6 +31,8 @@ class ArmCounts(Model):
     """Graded cells left out because another arm of their block is not graded."""
     attempts: int
     """All attempts, also those that were run again."""
+    regrades: int = 0
+    """Gradings that were made up for after a fault of ours, without the agent."""
     interrupted: int
     """Attempts that were started and left no receipt (the run was killed)."""
     stop_reasons: dict[str, int]
@@ -38,6 +40,14 @@ class ArmCounts(Model):
     """Graded cells with at least one call to the arm's servers; null for an arm without servers."""
     touched_tests: int
     """Graded cells whose work touched protected paths (put back before grading)."""
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Where nothing was graded again the counts have the bytes that they had before that could be."""
+        values: dict[str, Any] = inner(self)
+        if not self.regrades:
+            values.pop("regrades", None)
+        return values
 
 
 class ExcludedBlock(Model):

@@ -54,6 +54,8 @@ class Tally:
     cells: dict[str, CellResult] = field(default_factory=dict)
     attempts: Counter[str] = field(default_factory=Counter)
     """Arm → attempts."""
+    regrades: Counter[str] = field(default_factory=Counter)
+    """Arm → gradings that were made up for, after a fault of ours."""
     toolchains: dict[tuple[tuple[str, str], ...], None] = field(default_factory=dict)
     isolation: dict[str, None] = field(default_factory=dict)
 
@@ -81,7 +83,10 @@ def tally(plan: Plan, blocks: tuple[Block, ...], receipts: Iterable[Receipt]) ->
     """Read receipts once; of several attempts of a cell the last one counts and all are paid for."""
     result = Tally(plan, blocks)
     for receipt in receipts:
-        result.attempts[receipt.cell.arm] += 1
+        if receipt.regrades is None:
+            result.attempts[receipt.cell.arm] += 1
+        else:  # the agent did not run: its usage stands in the attempt that was graded again, and counts once
+            result.regrades[receipt.cell.arm] += 1
         result.toolchains[tuple(sorted(receipt.toolchain.items()))] = None
         result.isolation[f"{receipt.sandbox.kind}: {receipt.sandbox.isolation}"] = None
         steps = [usage.steps for usage in receipt.usage if usage.steps is not None]

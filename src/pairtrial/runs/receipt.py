@@ -34,6 +34,8 @@ class SandboxRecord(Model):
     isolation: str
     paths: Literal["fixed", "same-length"]
     """`fixed`: every rollout sees the same absolute paths; `same-length`: they differ between rollouts."""
+    facts: dict[str, str] | None = None
+    """What the sandbox found out about itself: limits in force, versions, user, image."""
 
 
 class ServerRecord(Model):
@@ -126,6 +128,8 @@ class Receipt(Model):
     plan_id: Sha256
     cell: CellRecord
     attempt: Annotated[int, Field(ge=1)]
+    regrades: Annotated[int, Field(ge=1)] | None = None
+    """The attempt whose work was graded again; null where the agent ran. The agent's part is that attempt's, unchanged."""
     status: Annotated[Status, Field(strict=False)]
     reason: str | None
     """Why, for every status but resolved."""
@@ -145,9 +149,14 @@ class Receipt(Model):
     context_tool_calls: int | None
     """Calls to the arm's MCP servers; null where the stream was lost."""
     files_modified: tuple[RelPath, ...] | None
+    turns: tuple[Sha256, ...] | None = None
+    """SHA-256 of each turn's prompt in the order in which they were sent; null for a prompt of one turn."""
+    files_read: tuple[RelPath, ...] | None = None
+    """Files that the agent's own reading tools read, by its own stream; null where that cannot tell. What a shell command
+    read is in no list."""
     times: Times
     truncated: bool
-    """Whether any log was cut at its cap."""
+    """Whether any log or list was cut at its cap."""
     redactions: int
     files: dict[str, Sha256]
     """Name → SHA-256 of what lies beside the receipt."""

@@ -82,6 +82,19 @@ class RunReader:
                     )
                 yield attempt, receipt
 
+    def kept(self, cell: str, attempt: int) -> tuple[Receipt, dict[str, bytes]]:
+        """An attempt with the files beside it, each as its receipt names it; raises `ReceiptError` for another byte."""
+        folder, name = self.folder / cell / str(attempt), f"{cell}/{attempt}"
+        try:
+            receipt = parse_receipt((folder / RECEIPT_FILE).read_bytes(), f"{name}/{RECEIPT_FILE}")
+            files = {file: (folder / file).read_bytes() for file in receipt.files}
+        except OSError as fault:
+            raise ReceiptError(f"{name}: cannot be read ({fault.strerror})", slug="missing-receipt") from None
+        for file, data in files.items():
+            if sha256_hex(data) != receipt.files[file]:
+                raise ReceiptError(f"{name}/{file}: was changed after it was written", slug="edited-receipt")
+        return receipt, files
+
 
 class RunStore(RunReader):
     """Writes a run folder. Holding one means holding the folder's lock: a second `run` is refused."""

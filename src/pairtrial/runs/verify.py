@@ -15,9 +15,10 @@ from pairtrial.prereg.schedule import schedule, schedule_digest
 from pairtrial.runs.differences import StartCheck
 from pairtrial.runs.journal import parse_journal
 from pairtrial.runs.receipt import RECEIPT_FILE, Receipt
+from pairtrial.runs.regrade import REPORT_FILE, RegradeCheck
 from pairtrial.runs.store import JOURNAL, RunReader
+from pairtrial.runs.turns import TurnCheck
 
-REPORT_FILE = "report.zst"
 MAX_REPORT_BYTES = 256 << 20
 
 Regrade = Callable[[Receipt, bytes], Status | None]
@@ -58,13 +59,13 @@ def verify_run(folder: Path, regrade: Regrade) -> Verification:
         if line.event == "receipt"
     }
     heads = {line.prev for line in lines}
-    starts = StartCheck(reader.lock)
+    starts, turns, regrades = StartCheck(reader.lock), TurnCheck(reader.lock, lines), RegradeCheck()
     try:
         for path, receipt in reader.attempts():
             result.receipts += 1
             _check_receipt(path, receipt, entered, heads, cells, result)
             _check_grade(path, receipt, regrade, result)
-            result.problems += starts.take(receipt)
+            result.problems += [*starts.take(receipt), *turns.take(receipt), *regrades.take(receipt)]
     except ReceiptError as fault:
         result.problems.append(str(fault))
         return result

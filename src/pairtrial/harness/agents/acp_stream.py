@@ -9,6 +9,7 @@ from typing import Any
 from pairtrial.core.status import Status, StopReason
 from pairtrial.harness.agents.base import Expected
 from pairtrial.harness.agents.native import count
+from pairtrial.harness.agents.reads import located
 from pairtrial.harness.agents.session import NOTHING, Reply, Void, encode_line, other, read_object, size_of, text_of
 from pairtrial.harness.events import Malformed, Message, Result, Startup, ToolCall, Usage
 from pairtrial.sandbox import ExecResult
@@ -110,7 +111,7 @@ class AcpSession:
         if self._agent_version and not version.endswith(self._agent_version):
             version = self._agent_version  # what it says of itself; the assertion compares
         startup = Startup(agent="acp", version=version, model=self._expected.model, mcp_servers=(), tools=())
-        return Reply((startup,), send=(self._next_turn(),))
+        return Reply((startup,), turn=self._turns[0], send=(self._next_turn(),))
 
     def _next_turn(self) -> bytes:
         words = [{"type": "text", "text": self._turns.pop(0)}]
@@ -172,6 +173,7 @@ class AcpSession:
             name=name,
             arguments=arguments if isinstance(arguments, dict) else {},
             status="ok" if call.get("status") == "completed" else "error",
+            reads=located(call) if server is None else (),
             result_bytes=size_of(text) if text else None,
         )
 
@@ -198,7 +200,11 @@ class AcpSession:
         stop = STOPS.get(str(result.get("stopReason")), StopReason.CRASHED)
         texts = self._texts()
         if stop is StopReason.FINISHED and self._turns:
-            return Reply((*texts, other("turn-ended", {"turns_left": len(self._turns)})), send=(self._next_turn(),))
+            return Reply(
+                (*texts, other("turn-ended", {"turns_left": len(self._turns)})),
+                turn=self._turns[0],
+                send=(self._next_turn(),),
+            )
         failed = [self._call(ident) for ident in list(self._calls)]
         is_error = stop not in (StopReason.FINISHED, StopReason.GAVE_UP)
         final = Result(stop_reason=stop, is_error=is_error, text=str(result.get("stopReason")))

@@ -98,6 +98,8 @@ class AgentManifest(Model):
     """Its own tools at start-up, exactly."""
     evidence: Literal["startup-event", "control-protocol", "canary-call", "wire"]
     """Where the startup assertion takes its facts from. ``wire``: the first request to the model, before it leaves."""
+    tells_reads: bool = False
+    """Whether its stream names the files that its own reading tools read. What a shell command reads is never told."""
     limits: str
     """What a result with this agent cannot say; printed in every report."""
     api: ApiFacts | None = None
@@ -297,6 +299,7 @@ def load_adapter(name: str) -> AgentAdapter:
         "claude_stream",
         "codex_stream",
         "native",
+        "reads",
     ):
         adapter: AgentAdapter = importlib.import_module(module_name).ADAPTER
         return adapter

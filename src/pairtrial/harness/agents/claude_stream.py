@@ -7,6 +7,7 @@ from typing import Any
 
 from pairtrial.core.status import Status, StopReason
 from pairtrial.harness.agents.base import Baseline, Expected
+from pairtrial.harness.agents.reads import Readers, read_paths
 from pairtrial.harness.agents.session import (
     NOTHING,
     Preflight,
@@ -29,6 +30,7 @@ CALLERS_FAULT = frozenset({400, 413, 422})
 """HTTP errors that are about the request: the agent's own doing. Every other one is the provider's."""
 MODELS_FAULT = frozenset({"max_output_tokens", "refusal", "model_refusal"})
 """Errors of messages that the model's own answer caused."""
+READERS: Readers = {"Read": ("file_path",), "Grep": ("path",), "Glob": ("path",)}
 POLLS = 200
 """So often the agent is asked again for servers that are still connecting."""
 
@@ -95,7 +97,7 @@ class ClaudeSession:
             self._polls += 1
             return Reply(send=(_control(f"status-{self._polls}", "mcp_status"),))
         self._tools = {server.name: server.tools for server in servers}
-        return Reply((Preflight(servers),), send=(self._next_turn(),))
+        return Reply((Preflight(servers),), turn=self._turns[0], send=(self._next_turn(),))
 
     def _next_turn(self) -> bytes:
         message = {"role": "user", "content": self._turns.pop(0)}
@@ -197,13 +199,14 @@ class ClaudeSession:
     def _call(self, ident: str, result: object, *, failed: bool) -> ToolCall:
         block = self._calls.pop(ident, {})
         server, name = split_name(str(block.get("name")))
-        arguments = block.get("input")
+        arguments, status = block.get("input"), "error" if failed else "ok"
         return ToolCall(
             id=ident,
             server=server,
             name=name,
             arguments=arguments if isinstance(arguments, dict) else {},
             status="error" if failed else "ok",
+            reads=read_paths(READERS, server, name, arguments, status),
             result_bytes=None if result is None else size_of(text_of(result) or result),
         )
 
@@ -212,7 +215,9 @@ class ClaudeSession:
         good = value.get("is_error") is False and not self._faults
         if good and self._turns:
             self._turned = True
-            return Reply((other("turn-ended", {"turns_left": len(self._turns)}),), send=(self._next_turn(),))
+            return Reply(
+                (other("turn-ended", {"turns_left": len(self._turns)}),), turn=self._turns[0], send=(self._next_turn(),)
+            )
         self._result = value
         events: list[Event | Preflight | Void] = [*_usages(value), *self._voids(value)]
         stop = _stop(value, self._faults)

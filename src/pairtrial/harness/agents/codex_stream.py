@@ -104,7 +104,7 @@ class CodexSession:
                     ServerStatus(name=name, status=status, tools=tuple(tools) if isinstance(tools, dict) else ())
                 )
         startup = Startup(agent="codex", version=self._version, model=self._model, mcp_servers=tuple(servers), tools=())
-        return Reply((Preflight(tuple(servers)), startup), send=(self._next_turn(),))
+        return Reply((Preflight(tuple(servers)), startup), turn=self._turns[0], send=(self._next_turn(),))
 
     def _next_turn(self) -> bytes:
         words = [{"type": "text", "text": self._turns.pop(0)}]
@@ -178,7 +178,9 @@ class CodexSession:
     def _end(self, turn: dict[str, Any]) -> Reply:
         good = turn.get("status") == "completed" and not turn.get("error")
         if good and self._turns:
-            return Reply((other("turn-ended", {"turns_left": len(self._turns)}),), send=(self._next_turn(),))
+            return Reply(
+                (other("turn-ended", {"turns_left": len(self._turns)}),), turn=self._turns[0], send=(self._next_turn(),)
+            )
         usage = Usage(
             model=self._model,
             steps=self._steps,

@@ -10,6 +10,7 @@ from pairtrial.core.status import StopReason
 from pairtrial.harness.agents.base import Expected, Invocation, Place, load_manifest
 from pairtrial.harness.agents.native import NativeAdapter, count
 from pairtrial.harness.agents.programs import find_program
+from pairtrial.harness.agents.reads import Readers, read_paths
 from pairtrial.harness.agents.session import NOTHING, Reply, other, read_object, size_of
 from pairtrial.harness.events import Malformed, Message, Result, Startup, ToolCall, Usage
 from pairtrial.prereg.plan import AgentSpec
@@ -17,6 +18,7 @@ from pairtrial.sandbox import ExecResult
 
 OFF = ("google_web_search", "web_fetch", "activate_skill", "invoke_agent", "save_memory")
 """Tools that are left out: they reach the network, other agents, or a memory."""
+READERS: Readers = {"read_file": ("file_path", "absolute_path"), "grep_search": ("path", "dir_path")}
 NO_CONTEXT = "PAIRTRIAL-NO-CONTEXT-FILE.md"
 SETTINGS: dict[str, Any] = {
     "general": {"disableAutoUpdate": True, "enableAutoUpdate": False, "checkpointing": {"enabled": False}},
@@ -127,12 +129,14 @@ class GeminiSession:
             if name.startswith("mcp_"):
                 server, _, name = name.removeprefix("mcp_").partition("_")
         arguments, output = use.get("parameters"), value.get("output")
+        good = value.get("status") == "success"
         return ToolCall(
             id=ident,
             server=server,
             name=name,
             arguments=arguments if isinstance(arguments, dict) else {},
-            status="ok" if value.get("status") == "success" else "error",
+            status="ok" if good else "error",
+            reads=read_paths(READERS, server, name, arguments, "ok" if good else "error"),
             result_bytes=size_of(output) if isinstance(output, str) else None,
         )
 

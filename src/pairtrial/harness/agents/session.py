@@ -46,6 +46,8 @@ class Reply:
     """The agent has said its last word; it gets a short grace and is ended."""
 
 
+    turn: str | None = None
+    """The turn of the prompt that is among what is sent."""
 NOTHING = Reply()
 
 
