@@ -101,8 +101,8 @@ class Trial:
             self.problems = (*self.problems, *problems)
         elif isinstance(event, ToolCall):
             self.tool_calls += 1
-            if event.server is not None:
             self._reads(event)
+            if event.server is not None:
                 self.context_tool_calls += 1
                 if event.server not in expected.servers:
                     self.foreign_servers.add(event.server)
@@ -117,7 +117,6 @@ class Trial:
         elif isinstance(event, Other) and event.type == TURN_ENDED:
             self.turns += 1
 
-    def compressed(self, clean: Callable[[bytes], bytes]) -> bytes:
     def _reads(self, call: ToolCall) -> None:
         if call.reads is None:
             return
@@ -127,6 +126,7 @@ class Trial:
         else:
             self.truncated = True
 
+    def compressed(self, clean: Callable[[bytes], bytes]) -> bytes:
         """The kept events as zstd, each line passed through ``clean``, which redacts."""
         return _compress(self.lines if self.events is None else self.events, clean)
 
@@ -188,8 +188,8 @@ async def run_agent(
     wall_s: float,
     halted: Callable[[], str | None] = _goes_on,
     cleared: Callable[[], None] | None = None,
-) -> Trial:
     turns: TurnLog | None = None,
+) -> Trial:
     """Start the agent and hold the conversation to its end.
 
     It is stopped at once when what it started with is not the arm's, when a turn is not the one that is due, when

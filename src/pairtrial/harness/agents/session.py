@@ -42,12 +42,12 @@ class Reply:
     """Lines for the agent, sent only when the events raise no problem."""
     close: bool = False
     """Give the agent the end of its input."""
+    turn: str | None = None
+    """The turn of the prompt that is among what is sent."""
     done: bool = False
     """The agent has said its last word; it gets a short grace and is ended."""
 
 
-    turn: str | None = None
-    """The turn of the prompt that is among what is sent."""
 NOTHING = Reply()
 
 
