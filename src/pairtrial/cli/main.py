@@ -27,6 +27,7 @@ COMMANDS = {
     "publish": ("pairtrial.cli.results", "publish", "Put a result into a README, or check that it is current."),
     "verify": ("pairtrial.cli.results", "verify", "Recompute a run from its receipts and name what was changed."),
     "tasks": ("pairtrial.cli.tasks", "tasks", "Look at task packs, measure and qualify them."),
+    "schemas": ("pairtrial.cli.schemas", "schemas", "Write the JSON Schemas of all documents, for editors."),
     "doctor": ("pairtrial.cli.doctor", "doctor", "Say what this machine can do and what is missing."),
 }
 

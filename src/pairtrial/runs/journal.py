@@ -11,13 +11,40 @@ import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
 
 from pairtrial.core.canonical import canonical_json, sha256_hex
 from pairtrial.core.errors import EnvironmentFault, ReceiptError
+from pairtrial.core.model import Model, Sha256
 
 GENESIS = "0" * 64
 """What the first line gives as the hash of its predecessor."""
+
+
+class JournalLine(Model):
+    """One line of ``journal.jsonl`` as it lies there; other keys belong to the event."""
+
+    model_config = ConfigDict(extra="allow")
+
+    sequence: Annotated[int, Field(ge=1)]
+    """Number of the line, from 1."""
+    event: str
+    """``run-started``, ``attempt-started``, ``turn``, ``regrade-started``, ``receipt``, ``run-ended``."""
+    prev: Sha256
+    """SHA-256 of the line before, its line break included; zeros in the first."""
+    at: str
+    """UTC time, for people."""
+    cell: str | None = None
+    attempt: Annotated[int, Field(ge=1)] | None = None
+    regrades: Annotated[int, Field(ge=1)] | None = None
+    """The attempt whose work is graded again."""
+    turn: Annotated[int, Field(ge=1)] | None = None
+    """Number of a turn, in the order of sending."""
+    sha256: Sha256 | None = None
+    """Of the receipt, or of the turn's prompt."""
+    status: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
