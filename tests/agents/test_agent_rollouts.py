@@ -118,7 +118,7 @@ async def test_a_provider_that_fails_always_is_infrastructure(
     assert receipt.usage[0].cost_usd == "0.000000"
 
 
-@pytest.mark.parametrize(("adapter", "version"), AGENTS[:3])
+@pytest.mark.parametrize(("adapter", "version"), AGENTS[:4])
 async def test_server_that_crashes_spends_no_token(
     tmp_path: Path, require: Require, adapter: str, version: str
 ) -> None:
@@ -133,10 +133,48 @@ async def test_server_that_crashes_spends_no_token(
     assert model.main == []
 
 
-async def test_server_with_other_tools_than_registered_is_named(tmp_path: Path, require: Require) -> None:
-    require("agents", *present(*CLAUDE))
+@pytest.mark.parametrize(("adapter", "version"), [("codex", "0.171.0"), ("opencode", "1.18.33")])
+async def test_server_that_is_slow_is_waited_for(tmp_path: Path, require: Require, adapter: str, version: str) -> None:
+    """A5: four seconds are no reason to start without the treatment."""
+    require("agents", *present(adapter, version))
+    provider = shelf(tmp_path, "slow", "4")
+    with agent_laboratory(tmp_path, agent_plan(adapter, version), {"steps": FIX}, provider) as (lab, _):
+        receipt, _files = await lab.attempt("treat")
+    assert (receipt.status, receipt.stop_reason) == (Status.RESOLVED, StopReason.FINISHED), receipt.reason
+    assert receipt.startup is not None
+    assert [(server.name, server.status) for server in receipt.startup.servers] == [("shelf", "connected")]
+    assert receipt.context_tool_calls == 1
+
+
+async def test_opencode_says_why_a_server_failed_and_no_request_is_made(tmp_path: Path, require: Require) -> None:
+    """`GET /mcp` names the reason; the prompt was never sent, so neither was a request for a title."""
+    require("agents", *present("opencode", "1.18.33"))
+    provider = shelf(tmp_path, "crash")
+    with agent_laboratory(tmp_path, agent_plan("opencode", "1.18.33"), {"steps": FIX}, provider) as (lab, model):
+        receipt, _ = await lab.attempt("treat")
+    assert receipt.status is Status.INVALID_ENVIRONMENT
+    assert "MCP server 'shelf' is 'failed', not connected (MCP error -32000" in (receipt.reason or "")
+    assert model.requests == []
+
+
+async def test_opencode_in_a_sandbox_without_network(tmp_path: Path, require: Require) -> None:
+    require("agents", *present("opencode", "1.18.33"))
+    require("bubblewrap")
+    plan = agent_plan("opencode", "1.18.33", sandbox={"kind": "bubblewrap"})
+    with agent_laboratory(tmp_path, plan, {"steps": FIX}) as (lab, _):
+        receipt, _files = await lab.attempt("treat")
+    assert (receipt.status, receipt.stop_reason) == (Status.RESOLVED, StopReason.FINISHED), receipt.reason
+    assert receipt.startup is not None
+    assert [(server.name, server.status) for server in receipt.startup.servers] == [("shelf", "connected")]
+
+
+@pytest.mark.parametrize(("adapter", "version"), [CLAUDE, ("codex", "0.171.0")])
+async def test_server_with_other_tools_than_registered_is_named(
+    tmp_path: Path, require: Require, adapter: str, version: str
+) -> None:
+    require("agents", *present(adapter, version))
     provider = shelf(tmp_path, "many", "3", tools=2)
-    with agent_laboratory(tmp_path, agent_plan(*CLAUDE), {"steps": FIX}, provider) as (lab, model):
+    with agent_laboratory(tmp_path, agent_plan(adapter, version), {"steps": FIX}, provider) as (lab, model):
         receipt, _ = await lab.attempt("treat")
     assert receipt.status is Status.INVALID_ENVIRONMENT
     assert "lookup_2" in (receipt.reason or "")

@@ -259,13 +259,38 @@ def test_gemini_call_of_a_strange_server_is_contamination() -> None:
 
 def test_opencode_run() -> None:
     expected = replace(CLAUDE, agent="opencode", version="1.18.33", model="m", covers=frozenset())
-    trial = hear(OpenCodeSession(b"", expected), recorded("opencode-1.18.33-ok-mcp"), expected)
+    status = line(type="mcp_status", version="1.18.33", mcp={"shelf": {"status": "connected"}})
+    whole = [status, *recorded("opencode-1.18.33-ok-mcp")]
+    trial = hear(OpenCodeSession(b"", expected), whole, expected)
     assert (trial.stop_reason, trial.tool_calls, trial.context_tool_calls) == (StopReason.FINISHED, 4, 1)
     assert [usage.input_tokens for usage in trial.usage] == [8188 + 8288 + 8350 + 8427 + 8515]
-    killed = hear(
-        OpenCodeSession(b"", expected), recorded("opencode-1.18.33-ok-mcp")[:-1], expected, replace(ENDED, exit_code=1)
-    )
+    killed = hear(OpenCodeSession(b"", expected), whole[:-1], expected, replace(ENDED, exit_code=1))
     assert killed.stop_reason is StopReason.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("mcp", "problem"),
+    [
+        ({}, "MCP server 'shelf' is missing: the treatment was not delivered"),
+        ({"shelf": {"status": "failed", "error": "boom"}}, "MCP server 'shelf' is 'failed', not connected (boom)"),
+        ({"shelf": {"status": "connected"}, "x": {"status": "connected"}}, "MCP server 'x' is an intruder"),
+        ({"shelf": {"status": "connected"}}, None),
+    ],
+)
+def test_opencode_is_asked_before_it_is_prompted(mcp: dict[str, object], problem: str | None) -> None:
+    expected = replace(CLAUDE, agent="opencode", version="1.18.33", model="m", covers=frozenset())
+    session = OpenCodeSession(b"the prompt", expected)
+    assert session.open().send == ()
+    trial = Trial()
+    reply = trial.hear(line(type="mcp_status", version="1.18.33", mcp=mcp), session, expected)
+    assert (reply.send, reply.close) == ((b"the prompt",), True)  # a trial with problems never sends it
+    assert trial.problems == (() if problem is None else (problem,))
+
+
+def test_opencode_of_another_version_is_named() -> None:
+    expected = replace(CLAUDE, agent="opencode", version="1.18.33", model="m", servers={}, covers=frozenset())
+    trial = hear(OpenCodeSession(b"", expected), [line(type="mcp_status", version="1.19.0", mcp={})], expected)
+    assert trial.problems == ("version is '1.19.0', registered is '1.18.33'",)
 
 
 def test_codex_failed_turn() -> None:

@@ -6,7 +6,7 @@ excluded with its block, and never run again until it passes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pairtrial.harness.agents.base import Expected
 from pairtrial.harness.events import ServerStatus, Startup
@@ -44,9 +44,12 @@ def startup_problems(startup: Startup, expected: Expected) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def server_problems(servers: Sequence[ServerStatus], expected: Expected) -> list[str]:
-    """The same for MCP servers alone."""
+def server_problems(
+    servers: Sequence[ServerStatus], expected: Expected, *, tools: bool = True, errors: Mapping[str, str] | None = None
+) -> list[str]:
+    """The same for MCP servers alone; without their ``tools`` where the agent does not tell them here."""
     problems = []
+    why = {name: f" ({text})" for name, text in (errors or {}).items()}
     names = [server.name for server in servers]
     for name in sorted({n for n in names if names.count(n) > 1}):
         problems.append(f"MCP server {name!r} is listed twice")
@@ -56,8 +59,8 @@ def server_problems(servers: Sequence[ServerStatus], expected: Expected) -> list
         if server.name not in expected.servers:
             problems.append(f"MCP server {server.name!r} is an intruder")
         elif server.status != "connected":
-            problems.append(f"MCP server {server.name!r} is {server.status!r}, not connected")
-        elif sorted(server.tools) != sorted(expected.servers[server.name]):
+            problems.append(f"MCP server {server.name!r} is {server.status!r}, not connected{why.get(server.name, '')}")
+        elif tools and sorted(server.tools) != sorted(expected.servers[server.name]):
             seen, wanted = sorted(server.tools), sorted(expected.servers[server.name])
             problems.append(f"tools of {server.name!r} is {seen!r}, registered is {wanted!r}")
     return problems

@@ -77,7 +77,8 @@ class Trial:
             if isinstance(event, Void):
                 self.voids = (*self.voids, event)
             elif isinstance(event, Preflight):
-                self.problems = (*self.problems, *server_problems(event.servers, expected))
+                found = server_problems(event.servers, expected, tools=event.tools_known, errors=event.errors)
+                self.problems = (*self.problems, *found)
             else:
                 if not isinstance(session, PlainSession):
                     self.events = [] if self.events is None else self.events

@@ -143,10 +143,12 @@ def complete_startup(trial: Trial, ledger: Ledger) -> None:
     if seen is None or first is None or expected is None or "servers" in expected.covers:
         return
     offered = tool_names(first)
+    told = {server.name: server.status for server in seen.mcp_servers}
     servers = []
     for server, tools in expected.servers.items():
         names = tuple(tool for tool in tools if expected.tool_name(server, tool) in offered)
-        servers.append(ServerStatus(name=server, status="offered" if names else "absent", tools=names))
+        status = told.get(server, "offered") if names else "absent"
+        servers.append(ServerStatus(name=server, status=status, tools=names))
     own = tuple(name for name in offered if name not in expected.tool_names)
     trial.startup = seen.model_copy(update={"mcp_servers": tuple(servers), "tools": own})
 

@@ -50,6 +50,8 @@ class ProgramSource(Model):
     """Name of the installation where it is another agent's too; absent: ``id-version``."""
     digest_of: RelPath | None = None
     """Folder below the installation that the digest covers; absent: the program file alone."""
+    lock: RelPath | None = None
+    """File beside the manifest with every package and its hashes; absent: the package needs no other."""
 
 
 class ApiFacts(Model):

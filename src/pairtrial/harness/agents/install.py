@@ -1,7 +1,8 @@
 """Installing agents by name, pinned version and digest: ``python -m pairtrial.harness.agents.install NAME[@VERSION]…``.
 
-npm packages are single packages without dependencies and without install scripts; the PyPI wheel carries a binary.
-Nothing is used whose digest is not the one in the manifest.
+npm packages are single packages without dependencies and without install scripts; wheels carry a binary or come with a
+lock that holds the hash of every package. Nothing is used whose digest is not the one in the manifest. A client that
+hangs is ended and tried again, a bounded number of times.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from pairtrial.harness.agents.base import AgentManifest, ProgramSource, load_man
 from pairtrial.harness.agents.programs import agents_folder, install_folder, installed_digest, this_platform
 from pairtrial.sandbox import host_env, run_blocking
 
-TIMEOUT_S = 600.0
+TIMEOUT_S = 300.0
+"""For one try of a registry's client; the largest agent is 180 MB."""
+TRIES = 3
+HERE = Path(__file__).parent
 
 
 def manifests() -> dict[str, AgentManifest]:
@@ -39,22 +43,33 @@ def install_command(source: ProgramSource, folder: Path) -> list[str]:
             "--no-fund",
             "--force",
             "--fetch-timeout=60000",
+            "--fetch-retries=1",
         ]
         return [*words, "--prefix", str(folder), f"{source.package}@{source.release}"]
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
-    requirement = f"{source.package}=={source.release}"
-    return [
-        uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--target",
-        str(folder),
-        requirement,
-    ]
+    words = [uv, "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--python", sys.executable]
+    words += ["--target", str(folder)]
+    if source.lock is not None:
+        return [*words, "--require-hashes", "-r", str(HERE / source.lock)]
+    return [*words, f"{source.package}=={source.release}"]
+
+
+def fetch(name: str, source: ProgramSource, folder: Path, *, timeout_s: float = TIMEOUT_S, tries: int = TRIES) -> None:
+    """Let the registry's client fill the folder; each try has a time limit and an empty folder."""
+    for number in range(1, tries + 1):
+        remove_tree(folder)
+        folder.mkdir(parents=True)
+        result = run_blocking(install_command(source, folder), env=host_env(), timeout_s=timeout_s)
+        if result.ok:
+            return
+        text = result.stderr.decode(errors="replace").strip()[-600:]
+        reason = f"gave no answer within {timeout_s:g} s and was ended" if result.timed_out else f"failed: {text}"
+        print(f"{name}: try {number} of {tries}: the client of {source.registry} {reason}", file=sys.stderr)  # noqa: T201
+    raise EnvironmentFault(
+        f"{name}: the client of {source.registry} {reason}; tried {tries} times",
+        hint=f"see that the {source.registry} registry can be reached, then run the same command again",
+        slug="install",
+    )
 
 
 def install(manifest: AgentManifest, version: str) -> bool:
@@ -69,10 +84,7 @@ def install(manifest: AgentManifest, version: str) -> bool:
     agents_folder().mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=".building-", dir=agents_folder()))
     try:
-        result = run_blocking(install_command(source, building), env=host_env(), timeout_s=TIMEOUT_S)
-        if not result.ok:
-            text = result.stderr.decode(errors="replace").strip()[-600:]
-            raise EnvironmentFault(f"{manifest.id} {version}: the registry's client failed: {text}", slug="install")
+        fetch(f"{manifest.id} {version}", source, building)
         if not (building / source.path).is_file():
             raise AgentError(f"{manifest.id} {version}: the package holds no {source.path}", slug="agent-missing")
         seen = installed_digest(source, building)

@@ -1,22 +1,25 @@
-"""OpenCode, headless. Its stream says nothing about MCP servers: the first request to the model does, before it leaves."""
+"""OpenCode, headless. Its stream says nothing about MCP servers, its server does: it is asked before it gets the prompt."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pairtrial.core.status import StopReason
 from pairtrial.harness.agents.base import Expected, Invocation, Place, load_manifest
 from pairtrial.harness.agents.native import NativeAdapter, count
 from pairtrial.harness.agents.programs import find_program
-from pairtrial.harness.agents.session import NOTHING, Reply, other, read_object, size_of
-from pairtrial.harness.events import Malformed, Message, Result, Startup, ToolCall, Usage
+from pairtrial.harness.agents.reads import Readers, read_paths
+from pairtrial.harness.agents.session import NOTHING, Preflight, Reply, other, read_object, size_of
+from pairtrial.harness.events import Malformed, Message, Result, ServerStatus, Startup, ToolCall, Usage
 from pairtrial.prereg.plan import AgentSpec
 from pairtrial.sandbox import ExecResult
 
 OFF = ("webfetch", "websearch", "task", "skill", "question", "todowrite")
 """Tools that are left out: they reach the network, other models, or a person."""
+READERS: Readers = {"read": ("filePath",), "grep": ("path",), "glob": ("path",)}
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "XDG_CONFIG_HOME": "${HOME}/.config",
@@ -31,36 +34,34 @@ ENVIRONMENT = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    "OPENCODE_SERVER_PASSWORD": "${TOKEN}",
     "PAIRTRIAL_TOKEN": "${TOKEN}",
 }
+DRIVER = "opencode_driver.py"
+DRIVER_FILE = f".config/pairtrial/{DRIVER}"
+"""Path in HOME."""
 
 
 class OpenCodeAdapter(NativeAdapter):
     """Writes opencode.json, which holds the settings and the servers."""
 
     mcp_file = ".config/pairtrial/opencode.json"
-    covers = frozenset[str]()
-    starts_first = False
-    own_files = ("opencode.py", "opencode.yaml")
+    covers = frozenset[
+        str
+    ]()  # its server tells the state of every MCP server, and no tool: those are read off the wire
+    own_files = ("opencode.py", DRIVER, "opencode.yaml")
 
     def __init__(self) -> None:
         self.manifest = load_manifest(__file__)
 
     def invocation(self, agent: AgentSpec, prompt: str) -> Invocation:
-        """The prompt goes over standard input: as an argument it would arrive in quotes."""
-        argv = (
-            *find_program(self.manifest, agent.version).command,
-            "run",
-            "--format",
-            "json",
-            "--pure",
-            "--title",
-            "task",
-        )
+        """The driver, which asks for the servers' state first. As an argument the prompt would arrive in quotes."""
+        argv = ("${PYTHON}", "-I", f"${{HOME}}/{DRIVER_FILE}", *find_program(self.manifest, agent.version).command)
         env = dict(ENVIRONMENT)
         if agent.options.get("context_files") is True:  # AGENTS.md is read with the project's settings only
             del env["OPENCODE_DISABLE_PROJECT_CONFIG"]
-        return Invocation(argv, env, prompt.encode())
+        driver = Path(__file__).with_name(DRIVER).read_text(encoding="utf-8")
+        return Invocation(argv, env, prompt.encode(), {DRIVER_FILE: driver})
 
     def render_mcp(self, agent: AgentSpec, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
         """opencode.json."""
@@ -119,8 +120,8 @@ class OpenCodeSession:
         self._fault = ""
 
     def open(self) -> Reply:
-        """The prompt."""
-        return Reply(send=(self._prompt,), close=True)
+        """Nothing: the prompt is sent when the servers are known."""
+        return NOTHING
 
     def take(self, line: bytes) -> Reply:
         """One event."""
@@ -129,16 +130,11 @@ class OpenCodeSession:
         value = read_object(line)
         if isinstance(value, Malformed):
             return Reply((value,))
+        if value.get("type") == "mcp_status" and not self._started:
+            return self._start(value)
         part = value.get("part")
         part = part if isinstance(part, dict) else {}
         reply: list[Any] = []
-        if not self._started:
-            self._started = True
-            expected = self._expected
-            # The stream names neither version nor model: the binary's digest and the gateway stand for them.
-            reply.append(
-                Startup(agent="opencode", version=expected.version, model=expected.model, mcp_servers=(), tools=())
-            )
         match value.get("type"):
             case "text":
                 reply.append(Message(role="assistant", text=str(part.get("text")), model=self._expected.model))
@@ -154,6 +150,27 @@ class OpenCodeSession:
             case kind:
                 reply.append(other(str(kind), value))
         return Reply(tuple(reply))
+
+    def _start(self, value: dict[str, Any]) -> Reply:
+        """What its server says about itself and about every MCP server, tools excepted."""
+        self._started = True
+        table = value.get("mcp")
+        states = {
+            str(name): state if isinstance(state, dict) else {"status": str(state)}
+            for name, state in (table if isinstance(table, dict) else {}).items()
+        }
+        servers = tuple(ServerStatus(name=name, status=str(state.get("status"))) for name, state in states.items())
+        errors = {name: str(state["error"])[:300] for name, state in states.items() if state.get("error")}
+        # It names no model: the gateway, which refuses every other, stands for that.
+        startup = Startup(
+            agent="opencode",
+            version=str(value.get("version")),
+            model=self._expected.model,
+            mcp_servers=servers,
+            tools=(),
+        )
+        preflight = Preflight(servers, tools_known=False, errors=errors)
+        return Reply((preflight, startup), send=(self._prompt,), close=True)
 
     def _call(self, part: dict[str, Any]) -> ToolCall:
         state = part.get("state")
@@ -171,6 +188,7 @@ class OpenCodeSession:
             name=name,
             arguments=arguments if isinstance(arguments, dict) else {},
             status="ok" if good else "error",
+            reads=read_paths(READERS, server, name, arguments, "ok" if good else "error"),
             result_bytes=size_of(output) if isinstance(output, str) else None,
         )
 

@@ -7,8 +7,8 @@ agent's conversation can be tested from a recorded stream.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pairtrial.core.status import Status
@@ -23,6 +23,10 @@ class Preflight:
     """MCP servers as the agent sees them before it has got its prompt."""
 
     servers: tuple[ServerStatus, ...]
+    tools_known: bool = True
+    """False where it tells the servers' state and not their tools, which are then read off the first request."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Server → what it says about why that one failed."""
 
 
 @dataclass(frozen=True, slots=True)
