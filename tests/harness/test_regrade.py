@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -224,3 +231,70 @@ def test_a_run_reader_gives_an_attempt_with_its_files(tmp_path: Path) -> None:
     assert (receipt.status, files) == (Status.RESOLVED, {"work.patch": b"diff"})
     with pytest.raises(ReceiptError, match="cannot be read"):
         RunReader(folder).kept(cell.id, 2)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A scratch folder on a disk of 3 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True)
+    if done.returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+async def test_a_full_scratch_disk(tmp_path: Path, small_disk: Path) -> None:
+    """There is no room to grade in: that is a fault of ours, and is made up for once there is room again."""
+    it = bench(tmp_path)
+    it.break_grading()
+    await it.run()
+    it.mend_grading()
+    it.lab = replace(it.lab, experiment=replace(it.lab.experiment, scratch=small_disk))
+    with (small_disk / "filler").open("ab", buffering=0) as filler, contextlib.suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+    assert (await it.run()).owed == 3
+    full = [receipt for receipt in it.receipts() if receipt.attempt == 2]
+    assert {(r.regrades, r.status in (Status.GRADING_ERROR, Status.SANDBOX_LOST)) for r in full} == {(1, True)}
+    assert all("No space left" in (receipt.reason or "") for receipt in full), [receipt.reason for receipt in full]
+    (small_disk / "filler").unlink()
+    assert (await it.run()).by_status == {"resolved": 3}
+    assert it.started() == 3
+    assert it.verify().problems == []
+
+
+async def test_a_grader_that_is_killed(tmp_path: Path) -> None:
+    """Whatever runs the hidden tests is killed from outside, as a machine short of memory does."""
+    it = bench(tmp_path)
+    mark = tmp_path / "kill"
+    mark.touch()
+    scratch, victims = str(it.lab.experiment.scratch), []
+
+    def hunt() -> None:
+        while mark.exists():
+            for folder in Path("/proc").glob("[0-9]*"):
+                try:
+                    words = (folder / "cmdline").read_bytes()
+                    place = str((folder / "cwd").readlink())
+                except OSError:
+                    continue
+                if place.startswith(scratch) and b"Parent of the test process" in words and b"fix()" not in words:
+                    victims.append(words)
+                    with contextlib.suppress(OSError):
+                        os.kill(int(folder.name), signal.SIGKILL)
+            time.sleep(0.002)
+
+    hunter = threading.Thread(target=hunt)
+    hunter.start()
+    try:
+        first = await it.run()
+    finally:
+        mark.unlink()
+        hunter.join()
+    assert victims
+    assert (first.owed, it.started()) == (3, 3), [(r.status, r.reason) for r in it.receipts()]
+    assert (await it.run()).by_status == {"resolved": 3}
+    assert it.started() == 3
+    assert it.verify().problems == []
