@@ -3,6 +3,7 @@
 #   bash harness/install-agents.sh                    # every agent that the manifests know
 #   bash harness/install-agents.sh claude-code@2.1.332
 # Needs npm for agents that come from the npm registry. What does not have the digest in its manifest is refused.
+# A download that hangs is ended after 300 seconds and tried three times; then the command says which registry it was.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}

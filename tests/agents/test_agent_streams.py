@@ -16,6 +16,7 @@ from pairtrial.harness.agents.base import Baseline, Expected
 from pairtrial.harness.agents.claude_stream import ClaudeSession
 from pairtrial.harness.agents.codex_stream import CodexSession
 from pairtrial.harness.agents.gemini import GeminiSession
+from pairtrial.harness.agents.mini_swe_agent import MiniSession
 from pairtrial.harness.agents.opencode import OpenCodeSession
 from pairtrial.harness.agents.session import Preflight, Session, read_object
 from pairtrial.harness.events import Malformed
@@ -361,6 +362,7 @@ def test_no_line_of_any_stream_raises(data: bytes) -> None:
         CodexSession("", CLAUDE, "/w"),
         GeminiSession(b"", CLAUDE),
         OpenCodeSession(b"", CLAUDE),
+        MiniSession(b"", CLAUDE),
         AcpSession("", CLAUDE, "/w", {}),
     ]
     for session in sessions:
@@ -368,10 +370,13 @@ def test_no_line_of_any_stream_raises(data: bytes) -> None:
         session.take(b'{"type": ' + data + b"}")
 
 
-KEYS = st.sampled_from(["type", "message", "content", "result", "params", "item", "part", "response", "id", "method"])
+KEYS = st.sampled_from(
+    ["type", "message", "content", "result", "params", "item", "part", "response", "id", "method", "mcp"]
+)
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8),
-              st.sampled_from(["system", "assistant", "user", "result", "control_response", "tool_use", "step_finish"])),
+              st.sampled_from(["system", "assistant", "user", "result", "control_response", "tool_use",
+                               "step_finish", "mcp_status", "end"])),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)),
     max_leaves=12,
 )  # fmt: skip
@@ -385,6 +390,7 @@ def test_no_shape_of_any_event_raises(value: dict[str, object]) -> None:
         CodexSession("", CLAUDE, "/w", turns=("x",) * 9),
         GeminiSession(b"", CLAUDE),
         OpenCodeSession(b"", CLAUDE),
+        MiniSession(b"", CLAUDE),
         AcpSession("", CLAUDE, "/w", {}, turns=("x",) * 9),
     ]
     for session in sessions:

@@ -96,7 +96,7 @@ async def test_turn_limit_is_kept_by_the_program(tmp_path: Path, require: Requir
 @pytest.mark.anyio
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_its_own_bad_request_is_a_crash_and_the_work_is_graded(tmp_path: Path, require: Require) -> None:
+async def test_a_model_that_the_provider_does_not_know_is_infrastructure(tmp_path: Path, require: Require) -> None:
     require("agents", *present(*AGENT))
     script = {"steps": FIX, "faults": {"*": {"status": 404, "message": "no such model"}}}
     with agent_laboratory(tmp_path, plan(), script, notes(tmp_path)) as (lab, _):
