@@ -98,5 +98,3 @@ def test_a_rollout_does_not_show_our_source(runtime: Runtime, tmp_path: Path) ->
     assert receipt.status is Status.UNRESOLVED, receipt.reason
     assert receipt.observed["runtime"] == runtime.digest
     assert b"+[false, false, true]" in files["work.patch"]
-
-

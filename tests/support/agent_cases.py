@@ -52,7 +52,13 @@ FIX: list[dict[str, Any]] = [
     {"do": "edit", "file": "calc.py", "old": "a - b", "new": "a + b"},
     {"say": "Repaired."},
 ]
-FAMILIES = {"claude-code": "anthropic", "codex": "openai", "gemini": "gemini", "acp": "gemini", "mini-swe-agent": "anthropic"}
+FAMILIES = {
+    "claude-code": "anthropic",
+    "codex": "openai",
+    "gemini": "gemini",
+    "acp": "gemini",
+    "mini-swe-agent": "anthropic",
+}
 MODELS = {
     "anthropic": "claude-sonnet-4-5-20250929",
     "openai": "gpt-5-codex",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,4 +51,4 @@ class Experiment:
 
 def whole_prompt(template: str, task: Task) -> str:
     """What the agent is asked: the template with the task and its test command in it."""
-    return render_prompt(template, task=task.prompt, test_command=" ".join(test_command(task)))
+    return render_prompt(template, task=task.prompt, test_command=shlex.join(test_command(task)))
