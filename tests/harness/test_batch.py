@@ -117,10 +117,19 @@ async def test_the_budget_stops_before_a_block_that_could_pass_it(tmp_path: Path
     lab = make_laboratory(tmp_path, spend, plan=plan(repetitions=4, budget=money))
     progress = await run(lab, tmp_path / "runs", workers=4)
     assert progress.done == 6
-    assert progress.stopped == "budget: 0 of 3 USD spent, the next block may need 1.2"
+    assert progress.stopped == "budget: 2.40 of 3 USD spent, the next block may need 1.2"
     again = await run(lab, tmp_path / "runs", workers=4)
     assert again.stopped == "budget: 2.40 of 3 USD spent, the next block may need 1.2"
     assert len(receipts(lab, tmp_path / "runs")) == 6
+
+
+async def test_what_may_be_spent_but_was_not_stops_no_run(tmp_path: Path) -> None:
+    """Two blocks at a time may cost 2.40 of 3.00; each costs 0.30, so all four fit: the others wait for them."""
+    spend = HEAD + "start(); say(type='usage', model='m', cost_usd='0.10'); done()"
+    money = {"ceiling_usd": 3, "per_rollout_usd": 0.4}
+    lab = make_laboratory(tmp_path, spend, plan=plan(repetitions=4, budget=money))
+    progress = await run(lab, tmp_path / "runs", workers=4)
+    assert (progress.done, progress.stopped) == (12, None)
 
 
 async def test_a_cost_that_nobody_reported_is_taken_as_the_cap(tmp_path: Path) -> None:

@@ -116,7 +116,9 @@ class Batch:
         plan = experiment.plan
         self.states = cell_states((receipt for _, receipt in store.attempts()), plan)
         self.spent = sum((state.spent for state in self.states.values()), Decimal(0))
-        self.reserved = Decimal(0)
+        self.reserved: dict[int, Decimal] = {}
+        """Block that is under way → what its rollouts that are still to come may cost."""
+        self._block_ended = anyio.Event()
         self.progress = Progress(planned=sum(len(block.cells) for block in blocks))
         for block in blocks:
             for cell in block.cells:
@@ -153,21 +155,33 @@ class Batch:
 
     async def _work(self, queue: Iterable[Block]) -> None:
         for block in queue:
-            if self.progress.stopped or not self._affordable(block):
+            if not await self._affordable(block):
                 return
-            await self._block(block)
+            try:
+                await self._block(block)
+            finally:
+                del self.reserved[block.index]
+                self._block_ended.set()
+                self._block_ended = anyio.Event()
 
-    def _affordable(self, block: Block) -> bool:
-        """Whole blocks only: one starts when it could not pass the ceiling even if all of it cost the cap."""
+    async def _affordable(self, block: Block) -> bool:
+        """Whole blocks only: one starts when it could not pass the ceiling even if all of it cost the cap.
+
+        Blocks that are under way mostly cost less than they may, so the run stops only when none is.
+        """
         budget = self.experiment.plan.budget
         need = budget.per_rollout_usd * sum(self._state(cell).owed is None for cell in self.todo(block))
-        if self.spent + self.reserved + need > budget.ceiling_usd:
+        while not self.progress.stopped:
+            if self.spent + sum(self.reserved.values()) + need <= budget.ceiling_usd:
+                self.reserved[block.index] = need
+                return True
+            if self.reserved:
+                await self._block_ended.wait()
+                continue
             self.progress.stopped = (
                 f"budget: {self.spent} of {budget.ceiling_usd} USD spent, the next block may need {need}"
             )
-            return False
-        self.reserved += need
-        return True
+        return False
 
     async def _block(self, block: Block) -> None:
         plan = self.experiment.plan
@@ -198,7 +212,7 @@ class Batch:
                 self.store.note(TURN, cell=cell.id, attempt=attempt, turn=number, sha256=digest)
 
             receipt, files = await run_attempt(self.experiment, cell, attempt, turn)
-            self.reserved -= min(self.reserved, plan.budget.per_rollout_usd)
+            self.reserved[cell.block] -= min(self.reserved[cell.block], plan.budget.per_rollout_usd)
         final = self.store.record(receipt, files)
         self.spent += cost(final, plan)
         self.states[cell.id] = state.after(final, plan)
