@@ -21,7 +21,7 @@ from pairtrial.core.errors import PairtrialError
 from pairtrial.core.status import Status
 from pairtrial.harness.agents import load_adapter
 from pairtrial.harness.delivery import Arm
-from pairtrial.harness.fitness import make_expected, plan_problems, targets_context
+from pairtrial.harness.fitness import make_expected, packages_of, plan_problems, targets_context
 from pairtrial.harness.gateway import Budget, Family, Route
 from pairtrial.harness.gateway.app import Gateway
 from pairtrial.harness.gateway.server import GatewayServer
@@ -356,6 +356,29 @@ def test_an_agent_without_mcp_takes_context_files_and_no_servers(tmp_path: Path)
         "arm 'treat': generic cannot use MCP servers; give it context files only"
     ]
     assert plan_problems(plan, path, {"treat": notes}, adapter) == []
+
+
+def test_b3_an_agent_that_brings_the_target_along_is_refused(tmp_path: Path) -> None:
+    """mini-swe-agent is made of Python packages, click among them: an agent can read them."""
+    adapter, path = load_adapter("mini-swe-agent"), tmp_path / "plan.yaml"
+    base = plan_for(tmp_path / "agent.py", options={"context_files": True})
+    agent = base.agent.model_copy(update={"adapter": "mini-swe-agent", "version": "2.4.6"})
+    tasks = base.tasks.model_copy(update={"ids": ("t1", "t2")})
+    plan = base.model_copy(update={"agent": agent, "tasks": tasks})
+
+    def found(plan: Plan, **packages: str) -> list[str]:
+        problems = plan_problems(plan, path, {}, adapter, {}, packages)
+        return [line.partition(": ")[2] for line in problems if "tasks.ids" in line]
+
+    assert found(plan, t1="toolz") == []
+    assert found(plan, t1="toolz", t2="Markdown_It.py") == [
+        "tasks.ids: t2: mini-swe-agent brings Markdown_It.py along, so its unbroken source can be read there; "
+        "leave it out, or say why it is used all the same under tasks.exceptions"
+    ]
+    excepted = tasks.model_copy(update={"exceptions": {"t2": "the agent's shell is watched in this plan"}})
+    assert found(plan.model_copy(update={"tasks": excepted}), t2="markdown-it-py") == []
+    assert "click" in packages_of(adapter.manifest, "2.4.6")
+    assert packages_of(load_adapter("tinker").manifest, "1.0.0") == frozenset()
 
 
 def test_an_agent_that_asks_a_model_needs_its_price(tmp_path: Path) -> None:

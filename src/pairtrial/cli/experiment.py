@@ -49,7 +49,8 @@ def read_experiment(path: Path) -> tuple[Material, AgentAdapter]:
     try:
         adapter = load_adapter(material.plan.agent.adapter)
         prompts = {name: task.prompt for name, task in material.tasks.items()}
-        problems += plan_problems(material.plan, path, material.providers, adapter, prompts)
+        packages = {name: task.target.name for name, task in material.tasks.items() if task.target.name}
+        problems += plan_problems(material.plan, path, material.providers, adapter, prompts, packages)
     except PairtrialError as fault:
         problems.append(f"{path}: {fault}")
     task = next(iter(material.tasks.values()))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from pairtrial.core.canonical import sha256_file
 from pairtrial.core.errors import PairtrialError
-from pairtrial.harness.agents import AgentAdapter, Expected
+from pairtrial.harness import agents
+from pairtrial.harness.agents import AgentAdapter, AgentManifest, Expected
 from pairtrial.harness.agents.base import split_turns
 from pairtrial.harness.gateway import PriceTable, load_prices
 from pairtrial.prereg.plan import AgentSpec, Arm, Plan
 from pairtrial.providers import Provider
 
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==", re.MULTILINE)
 READS_CONTEXT = "context_files"
 """Option under which an agent reads context files of the workspace; an arm may declare it as its difference."""
 TARGETS_OWN = "target_context"
@@ -26,9 +31,17 @@ KNOWN_CONTEXT = (
 
 
 def plan_problems(
-    plan: Plan, path: Path, providers: Mapping[str, Provider], adapter: AgentAdapter, prompts: Mapping[str, str] = {}
+    plan: Plan,
+    path: Path,
+    providers: Mapping[str, Provider],
+    adapter: AgentAdapter,
+    prompts: Mapping[str, str] = {},
+    packages: Mapping[str, str] = {},
 ) -> list[str]:
-    """Every misfit between plan and agent, with its field and fix; ``prompts`` are the tasks'."""
+    """Every misfit between plan and agent, with its field and fix.
+
+    ``prompts`` are the tasks', ``packages`` the names under which registries know their targets.
+    """
     manifest, agent = adapter.manifest, plan.agent
     problems = []
     if manifest.versions and agent.version not in manifest.versions:
@@ -40,6 +53,13 @@ def plan_problems(
     for task, prompt in prompts.items():
         if len(split_turns(prompt)) > 1 and not adapter.multi_turn:
             problems.append(f"tasks.ids: {task} has several turns, and {manifest.id} takes one; leave it out")
+    carried = packages_of(manifest, agent.version)
+    for task, package in packages.items():
+        if canonicalize_name(package) in carried and task not in plan.tasks.exceptions:
+            problems.append(
+                f"tasks.ids: {task}: {manifest.id} brings {package} along, so its unbroken source can be read there; "
+                "leave it out, or say why it is used all the same under tasks.exceptions"
+            )
     for arm in plan.arms:
         provider = providers.get(arm.name)
         found = _difference_problems(plan, arm, provider, adapter)
@@ -49,6 +69,17 @@ def plan_problems(
     if not problems and adapter.api(agent) is not None:
         problems += _price_problems(plan, path)
     return [f"{path}: {problem}" for problem in problems]
+
+
+def packages_of(manifest: AgentManifest, version: str) -> frozenset[str]:
+    """Names of the Python packages that a version of an agent consists of."""
+    source = manifest.programs.get(version)
+    if source is None or source.registry != "pypi":
+        return frozenset()
+    if source.lock is None:
+        return frozenset({canonicalize_name(source.package)})
+    text = (Path(agents.__file__).parent / source.lock).read_text(encoding="utf-8")
+    return frozenset(canonicalize_name(name) for name in _PIN.findall(text))
 
 
 def _provider_problems(agent: AgentSpec, provider: Provider, adapter: AgentAdapter) -> list[str]:
