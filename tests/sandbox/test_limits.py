@@ -6,11 +6,15 @@ import os
 import secrets
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from pairtrial.sandbox import ExecResult, Limits, Sandbox
+from pairtrial.core.errors import SandboxUnavailableError
+from pairtrial.sandbox import ExecResult, Limits, Sandbox, SandboxSpec
+from pairtrial.sandbox.local import LocalSandbox
 
 pytestmark = pytest.mark.anyio
 Env = dict[str, str]
@@ -98,3 +102,27 @@ async def test_facts_say_how_each_limit_is_kept(new_sandbox: Maker) -> None:
     sandbox = await new_sandbox(limits=Limits(wall_s=9, memory_bytes=100 << 20, pids=50, cpus=1, disk_bytes=10 << 20))
     for name, value in (("memory", "104857600"), ("pids", "50"), ("cpu", "1"), ("disk", "10485760")):
         assert sandbox.facts[f"limit_{name}"].startswith(value)
+
+
+class Groupless(LocalSandbox):
+    """A machine on which no control group can be made."""
+
+    def hierarchies(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("limits", "names"), [({"pids": 50}, "pids"), ({"cpus": 1.0, "pids": 50}, "pids, cpu")])
+async def test_a_limit_that_would_not_be_kept_is_refused(tmp_path: Path, limits: dict[str, Any], names: str) -> None:
+    """A13: what the plan registered is in force or the rollout does not start."""
+    sandbox = Groupless(SandboxSpec(label="x", scratch=tmp_path, limits=Limits(wall_s=9, **limits)))
+    with pytest.raises(SandboxUnavailableError, match=f"a limit of {names} needs a control group"):
+        await sandbox.prepare()
+    await sandbox.destroy()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_memory_without_a_control_group_is_kept_for_each_process(tmp_path: Path) -> None:
+    sandbox = Groupless(SandboxSpec(label="x", scratch=tmp_path, limits=Limits(wall_s=9, memory_bytes=1 << 30)))
+    await sandbox.prepare()
+    assert sandbox.facts["limit_memory"] == "1073741824 (rlimit, each process by itself)"
+    await sandbox.destroy()

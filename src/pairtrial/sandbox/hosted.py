@@ -7,12 +7,15 @@ from dataclasses import replace
 
 import anyio
 
+from pairtrial.core.errors import SandboxUnavailableError
 from pairtrial.sandbox import process
-from pairtrial.sandbox.cgroups import Counters, Group, find_hierarchies, group_name
+from pairtrial.sandbox.cgroups import Counters, Group, Hierarchies, find_hierarchies, group_name
 from pairtrial.sandbox.folders import HostFolders
 from pairtrial.sandbox.launch import Launch
 from pairtrial.sandbox.process import HostProcess
 from pairtrial.sandbox.protocol import ExecResult, LimitName, LineCallback, SandboxSpec
+
+NOT_ENFORCED = "not enforced"
 
 
 class HostedSandbox(HostFolders):
@@ -35,7 +38,7 @@ class HostedSandbox(HostFolders):
         wanted = {"memory": limits.memory_bytes, "pids": limits.pids, "cpu": limits.cpus}
         if self.base is None or not (always or any(value is not None for value in wanted.values())):
             return
-        hierarchies = find_hierarchies()
+        hierarchies = self.hierarchies()
         if hierarchies is not None:
             used = {name: place for name, place in hierarchies.parents.items() if name == "pids" or wanted[name]}
             if all(name in used for name, value in wanted.items() if value):
@@ -45,14 +48,25 @@ class HostedSandbox(HostFolders):
         how = {
             "memory": f"control group v{self.group.version}" if self.group else "rlimit, each process by itself",
             "pids": f"control group v{self.group.version}" if self.group else self.pids_fallback,
-            "cpu": f"control group v{self.group.version}" if self.group else "not enforced",
+            "cpu": f"control group v{self.group.version}" if self.group else NOT_ENFORCED,
         }
+        loose = [name for name in wanted if wanted[name] is not None and how[name] == NOT_ENFORCED]
+        if loose:
+            raise SandboxUnavailableError(
+                f"sandbox {self.kind}: a limit of {', '.join(loose)} needs a control group, and none can be made here",
+                hint="leave the limit out of the plan, use docker, or run where control groups can be made",
+                slug="limit-not-enforced",
+            )
         self._limit_facts = {f"limit_{name}": f"{wanted[name]} ({how[name]})" for name in wanted if wanted[name]}
         if limits.disk_bytes is not None:
             kept_by = "sized tmpfs" if self.mounted else "looked at while commands run"
             self._limit_facts["limit_disk"] = f"{limits.disk_bytes} ({kept_by})"
 
-    pids_fallback = "not enforced"
+    pids_fallback = NOT_ENFORCED
+
+    def hierarchies(self) -> Hierarchies | None:
+        """Where control groups can be made; None where they cannot."""
+        return find_hierarchies()
 
     def rlimits(self) -> tuple[tuple[int, int], ...]:
         """Limits of each process by itself."""
