@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from pairtrial.cli.doctor import doctor
+from pairtrial.harness.agents.install import manifests
+from pairtrial.harness.agents.programs import install_folder
 
 
 def test_every_part_has_a_line_and_keys_are_names_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,10 +23,11 @@ def test_every_part_has_a_line_and_keys_are_names_only(monkeypatch: pytest.Monke
     assert len(done.output.splitlines()) <= 40
 
 
-def test_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-made-up-value")
+    monkeypatch.setenv("PAIRTRIAL_AGENTS", str(tmp_path))
     done = CliRunner().invoke(doctor, ["--json"])
     record = json.loads(done.output)
     found = {item["name"]: item for item in record["findings"]}
@@ -32,8 +35,20 @@ def test_records(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["bubblewrap"]["ok"] is False and "install" in found["bubblewrap"]["fix"]
     assert found["docker"]["ok"] is False and "install" in found["docker"]["fix"]
     assert found["git"] == {"name": "git", "ok": False, "detail": "not found", "fix": "install git"}
-    assert record["agents"] == ["tinker"] and record["keys"] == ["OPENAI_API_KEY"]
+    assert record["agents"] == ["tinker"]
+    assert record["keys"] == ["OPENAI_API_KEY"]
     assert "made-up" not in done.output
+
+
+def test_agents_that_are_installed_and_those_that_could_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIRTRIAL_AGENTS", str(tmp_path))
+    manifest = manifests()["codex"]
+    program = install_folder(manifest, "0.171.0") / manifest.programs["0.171.0"].path
+    program.parent.mkdir(parents=True)
+    program.touch()
+    output = CliRunner().invoke(doctor).output
+    assert "tinker (embedded), codex@0.171.0\n" in output
+    assert "→ bash harness/install-agents.sh " in output and " gemini@0.61.0" in output
 
 
 @pytest.mark.usefixtures("docker_engine")
