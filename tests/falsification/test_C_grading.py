@@ -460,6 +460,99 @@ async def test_C7_code_under_test_that_exchanges_a_test_before_it_runs(tmp_path:
     assert (found.status, found.kind) == (Status.TAMPERED, "runner-patched"), found
 
 
+BEFORE_COLLECTION = {
+    "by a thread": (
+        "import sys, threading, time\n"
+        "def swap():\n"
+        "    for _ in range(500):\n"
+        "        for module in list(sys.modules.values()):\n"
+        "            test = getattr(module, 'test_add', None) or getattr(getattr(module, 'Calc', None), 'test_add', None)\n"
+        "            if hasattr(test, '__code__'):\n"
+        "                test.__code__ = (lambda *self: None).__code__\n"
+        "        time.sleep(0.001)\n"
+        "threading.Thread(target=swap, daemon=True).start()\n"
+    ),
+    "when its module is done": (
+        "import sys\n"
+        "def watch(frame, event, arg):\n"
+        "    if event == 'return' and frame.f_code.co_name == '<module>':\n"
+        "        test = frame.f_globals.get('test_add') or getattr(frame.f_globals.get('Calc'), 'test_add', None)\n"
+        "        if test:\n"
+        "            test.__code__ = (lambda *self: None).__code__\n"
+        "sys.setprofile(watch)\n"
+    ),
+    "by another function": (
+        "import sys\n"
+        "def watch(frame, event, arg):\n"
+        "    if event == 'return' and frame.f_code.co_name == '<module>':\n"
+        "        holder = frame.f_globals.get('Calc')\n"
+        "        if holder:\n            holder.test_add = lambda self: None\n"
+        "        elif 'test_add' in frame.f_globals:\n            frame.f_globals['test_add'] = lambda: None\n"
+        "sys.setprofile(watch)\n"
+    ),
+}
+UNITTEST = (
+    "import unittest\nfrom calc import add, mul\n\n\nclass Calc(unittest.TestCase):\n"
+    "    def test_add(self):\n        self.assertEqual(add(1, 2), 3)\n\n"
+    "    def test_mul(self):\n        self.assertEqual(mul(2, 3), 6)\n"
+)
+
+
+@pytest.mark.parametrize("framework", ["pytest", "unittest"])
+@pytest.mark.parametrize("name", BEFORE_COLLECTION)
+async def test_C7_code_under_test_that_exchanges_a_test_before_it_is_collected(
+    tmp_path: Path, name: str, framework: str
+) -> None:
+    """What is collected is compared with what the file defines: nobody has to have seen the test before."""
+    if framework == "pytest":
+        case = make_case(tmp_path)
+    else:
+        ids = [f"tests/test_calc.py::Calc::{test}" for test in ("test_add", "test_mul")]
+        case = make_case(
+            tmp_path, {"calc.py": BROKEN, "tests/__init__.py": "", "tests/test_calc.py": UNITTEST}, framework="unittest",
+            fail_to_pass=ids[:1], pass_to_pass=ids[1:], args=(), paths=("tests",),
+        )  # fmt: skip
+    assert (await case.grade({"calc.py": FIXED})).status is Status.RESOLVED
+    found = await case.grade({"calc.py": BEFORE_COLLECTION[name] + BROKEN})
+    assert (found.status, found.kind) == (Status.TAMPERED, "runner-patched"), found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open('tests/test_two.py', 'w').write('def test_two():\\n    pass\\n')",
+        "open('tests/two/conftest.py', 'w').write('def pytest_pyfunc_call(pyfuncitem): return True')",
+    ],
+)
+async def test_C7_a_test_file_that_is_rewritten_before_it_is_read(tmp_path: Path, code: str) -> None:
+    """Files are collected one after the other; the code under test is imported by the first."""
+    two = "from calc import add\n\n\ndef test_two():\n    assert add(2, 2) == 4\n"
+    files = {**FILES, "tests/test_two.py": two, "tests/two/conftest.py": "", "tests/two/test_three.py": two}
+    required = ["tests/test_two.py::test_two", "tests/two/test_three.py::test_two"]
+    case = make_case(tmp_path, files, fail_to_pass=[ADD, *required])
+    assert (await case.grade({"calc.py": FIXED})).status is Status.RESOLVED
+    found = await case.grade({"calc.py": f"{code}\n{BROKEN}"})
+    assert found.status is Status.UNRESOLVED
+    assert found.checks == dict.fromkeys([ADD, *required], "failed")
+
+
+async def test_C7_decorated_inherited_and_reassigned_tests_are_no_forgery(tmp_path: Path) -> None:
+    """A target may put its tests together as it likes."""
+    tests = (
+        "import functools, unittest.mock, pytest\nfrom calc import add, mul\n\n\n"
+        "def twice(test):\n    @functools.wraps(test)\n    def run():\n        test(); test()\n    return run\n\n\n"
+        "@twice\ndef test_add():\n    assert add(1, 2) == 3\n\n\n"
+        "def test_mul():\n    assert mul(2, 3) == 6\n\n\ntest_mul = twice(test_mul)\n\n\n"
+        "class Base:\n    def test_mul(self):\n        assert mul(0, 3) == 0\n\n\nclass TestMore(Base):\n    pass\n\n\n"
+        "@unittest.mock.patch('os.getcwd')\nclass TestPatched:\n    def test_it(self, getcwd):\n        assert mul(1, 1) == 1\n\n\n"
+        "@pytest.mark.parametrize('n', [1, 2])\ndef test_n(n):\n    assert mul(n, 1) == n\n\n\n"
+        "if True:\n    def test_inner():\n        assert add(0, 0) == 0\nelse:\n    def test_inner():\n        assert False\n"
+    )
+    more = [f"tests/test_calc.py::{name}" for name in ("TestPatched::test_it", "test_n[1]", "test_n[2]", "test_inner")]
+    case = make_case(tmp_path, {**FILES, "tests/test_calc.py": tests}, pass_to_pass=[MUL, MORE, *more])
+    assert (await case.grade({"calc.py": FIXED})).status is Status.RESOLVED
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -37,7 +37,7 @@ PYTEST_ARGUMENTS = (
 def gift_for(reporter: str, config: Mapping[str, Any]) -> str:
     """What the first program reads: channel, reporter, settings."""
     package = "pairtrial.grading.reporters"
-    modules = [[f"{package}.{name}", program(f"{name}.py")] for name in ("channel", reporter)]
+    modules = [[f"{package}.{name}", program(f"{name}.py")] for name in ("channel", "written", reporter)]
     return json.dumps({"modules": modules, "config": dict(config)})
 
 

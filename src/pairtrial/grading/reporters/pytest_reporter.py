@@ -30,6 +30,7 @@ from pairtrial.grading.reporters.channel import (
     impossible,
     open_workspace,
 )
+from pairtrial.grading.reporters.written import Written
 
 RULES = (
     "pytest_runtest_protocol",
@@ -45,9 +46,10 @@ RULES = (
 class Reporter:
     """The plugin."""
 
-    def __init__(self, pytest: Any, channel: Channel, config: dict[str, Any]) -> None:
+    def __init__(self, pytest: Any, channel: Channel, config: dict[str, Any], written: Written) -> None:
         self._pytest = pytest
         self._channel = channel
+        self._written = written
         self._settings = config
         self._root = os.path.realpath(config["cwd"])
         self._prefix = ""
@@ -88,6 +90,9 @@ class Reporter:
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> Generator[None, Any, Any]:
         result = yield
+        strange = [self._identity(item.nodeid) for item in items if self._is_not_written(item)]
+        if strange:
+            self._channel.say("patched", strange[:20])
         self._plant(items)
         names = [self._identity(item.nodeid) for item in items]
         for start in range(0, len(names), 1000):
@@ -175,7 +180,7 @@ class Reporter:
 
     # ---- the end ---------------------------------------------------------------------------------------------------
     def _fingerprint(self) -> dict[tuple[str, str], tuple[int, int]]:
-        return fingerprint(*WATCHED, classes=(Channel, Reporter))
+        return fingerprint(*WATCHED, classes=(Channel, Reporter, Written))
 
     def _implementations(self) -> list[Any]:
         hook = self._config.pluginmanager.hook
@@ -200,6 +205,15 @@ class Reporter:
         """The test function as its module or class holds it; no instance is made for that."""
         holder = getattr(item.parent, "obj", None)
         return inspect.getattr_static(holder, getattr(item, "originalname", None) or "", None)
+
+    def _is_not_written(self, item: Any) -> bool:
+        """True when what was collected is not the function that the file defines."""
+        module = item.getparent(self._pytest.Module)
+        if module is None or getattr(module, "path", None) is None:
+            return False
+        classes = [node.name for node in item.listchain() if isinstance(node, self._pytest.Class)]
+        name = ".".join([*classes, getattr(item, "originalname", None) or item.name])
+        return self._written.differs(str(module.path), name, self._body(item))
 
     def _is_exchanged(self, item: Any) -> bool:
         """True when what ran is not what was collected (plugins of the environment may wrap it)."""
@@ -241,7 +255,9 @@ def main(config: dict[str, Any], descriptor: int) -> int:
     sys.meta_path.remove(finder)
     config["cwd"] = workspace
     channel = Channel(descriptor, bytes.fromhex(config.pop("key")))
-    reporter = Reporter(pytest, channel, config)
+    written = Written(workspace, config["decoy_files"])
+    written.serve(sys.modules["_pytest.assertion.rewrite"])
+    reporter = Reporter(pytest, channel, config, written)
     wrap: Callable[..., Any] = pytest.hookimpl(wrapper=True, tryfirst=True)
     for name in (
         "pytest_collection_modifyitems",

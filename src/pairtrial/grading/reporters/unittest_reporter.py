@@ -9,6 +9,7 @@ the file of the module that holds the class, relative to the workspace.
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 import sys
@@ -18,12 +19,14 @@ from typing import Any
 
 from pairtrial.grading.reporters.channel import (
     Channel,
+    Fingerprint,
     changes_since,
     decoy_name,
     fingerprint,
     impossible,
     open_workspace,
 )
+from pairtrial.grading.reporters.written import Written
 
 
 class Result(unittest.TestResult):
@@ -133,15 +136,22 @@ class Runner:
 
     def __init__(self, names: Names, channel: Channel, settings: dict[str, Any]) -> None:
         self._names = names
+        self._written = Written(settings["cwd"], settings["decoy_files"])
         self._channel = channel
         self._settings = settings
-        self._start = fingerprint("unittest", classes=(Channel, Result, Runner))
+        self._start = self._fingerprint()
+
+    @staticmethod
+    def _fingerprint() -> Fingerprint:
+        return fingerprint("unittest", classes=(Channel, Result, Runner, Written))
 
     def run(self, test: unittest.TestSuite | unittest.TestCase, /) -> Result:
         suite = unittest.TestSuite([test])
         whole = unittest.TestSuite()
         first, last = self._canaries()
         self._report_failed_imports(suite)
+        tests = list(flat(suite))
+        strange = self._not_written(tests)
         whole.addTest(first)
         whole.addTest(suite)
         for decoy in self._decoys(suite):
@@ -149,11 +159,22 @@ class Runner:
         whole.addTest(last)
         result = Result(self._names, self._channel)
         whole.run(result)
-        changed = changes_since(self._start, fingerprint("unittest", classes=(Channel, Result, Runner)))
+        changed = changes_since(self._start, self._fingerprint()) + (strange or self._not_written(tests))
         if changed:
             self._channel.say("patched", changed[:20])
         self._channel.say("end", 1 if result.bad else 0)
         return result
+
+    def _not_written(self, tests: Sequence[unittest.TestCase]) -> list[str]:
+        """Tests that are not the functions that their files define."""
+        found = []
+        for test in tests:
+            kind, method = type(test), str(getattr(test, "_testMethodName", ""))
+            file = os.path.join(self._settings["cwd"], self._names.file(kind.__module__))
+            body = inspect.getattr_static(kind, method, None)
+            if self._written.differs(file, f"{kind.__qualname__}.{method}", body):
+                found.append(self._names.of(test))
+        return found
 
     def _canaries(self) -> tuple[unittest.TestCase, unittest.TestCase]:
         path = os.path.join(self._settings["cwd"], self._settings["canary"]["file"])
