@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ import pytest
 import zstandard
 from agent_cases import FIX, agent_laboratory, agent_plan, lines, present, shelf
 from engine_fixtures import IMAGE
-from rollout_cases import PROMPT
+from rollout_cases import PROMPT, write_provider
 
 from pairtrial.core.status import Status, StopReason
-from pairtrial.harness.agents.base import NEXT_TURN
+from pairtrial.harness.agents.base import NEXT_TURN, Invocation
+from pairtrial.harness.agents.claude_code import ClaudeCodeAdapter
+from pairtrial.prereg.plan import AgentSpec
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(240)]
 AGENTS = [
@@ -133,7 +135,7 @@ async def test_server_that_crashes_spends_no_token(
     assert model.main == []
 
 
-@pytest.mark.parametrize(("adapter", "version"), [("codex", "0.171.0"), ("opencode", "1.18.33")])
+@pytest.mark.parametrize(("adapter", "version"), AGENTS[:4])
 async def test_server_that_is_slow_is_waited_for(tmp_path: Path, require: Require, adapter: str, version: str) -> None:
     """A5: four seconds are no reason to start without the treatment."""
     require("agents", *present(adapter, version))
@@ -144,6 +146,88 @@ async def test_server_that_is_slow_is_waited_for(tmp_path: Path, require: Requir
     assert receipt.startup is not None
     assert [(server.name, server.status) for server in receipt.startup.servers] == [("shelf", "connected")]
     assert receipt.context_tool_calls == 1
+
+
+@pytest.mark.parametrize(("adapter", "version"), AGENTS[:2])
+async def test_server_whose_command_does_not_exist_is_named(
+    tmp_path: Path, require: Require, adapter: str, version: str
+) -> None:
+    require("agents", *present(adapter, version))
+    server = {"command": "no-such-command-of-a-server", "args": [], "tools": ["lookup"]}
+    provider = write_provider(tmp_path / "shelf", {"servers": {"shelf": server}})
+    with agent_laboratory(tmp_path, agent_plan(adapter, version), {"steps": FIX}, provider) as (lab, model):
+        receipt, _ = await lab.attempt("treat")
+    assert (receipt.status, receipt.grade) == (Status.INVALID_ENVIRONMENT, None)
+    assert receipt.reason == "MCP server 'shelf' is 'failed', not connected"
+    assert model.main == []
+
+
+class Elsewhere(ClaudeCodeAdapter):
+    """Names an MCP file that nobody wrote."""
+
+    def invocation(self, agent: AgentSpec, prompt: str) -> Invocation:
+        plain = super().invocation(agent, prompt)
+        return replace(plain, argv=tuple(item.replace("${MCP_FILE}", "${HOME}/none.json") for item in plain.argv))
+
+
+class Unreadable(ClaudeCodeAdapter):
+    """Writes an MCP file that is no JSON."""
+
+    def render_mcp(self, agent: AgentSpec, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
+        return b'{"mcpServers": '
+
+
+@pytest.mark.parametrize("version", ["2.1.332", "2.1.197"])
+@pytest.mark.parametrize("adapter", [Elsewhere, Unreadable])
+async def test_claude_with_a_missing_or_unreadable_mcp_file_is_void(
+    tmp_path: Path, require: Require, adapter: type[ClaudeCodeAdapter], version: str
+) -> None:
+    require("agents", *present("claude-code", version))
+    with agent_laboratory(tmp_path, agent_plan("claude-code", version), {"steps": FIX}) as (lab, model):
+        lab = replace(lab, experiment=replace(lab.experiment, adapter=adapter()))
+        receipt, _ = await lab.attempt("treat")
+    assert (receipt.status, receipt.grade) == (Status.INVALID_ENVIRONMENT, None)
+    assert (receipt.reason or "").startswith("the agent never said that it started (exit 1): ")
+    assert "MCP" in (receipt.reason or "")
+    assert model.main == []
+
+
+@pytest.mark.parametrize("version", ["2.1.332", "2.1.197"])
+async def test_refusal_of_the_model_under_claude_is_graded(tmp_path: Path, require: Require, version: str) -> None:
+    require("agents", *present("claude-code", version))
+    script = {"steps": [{"say": "No."}], "faults": {"*": {"stop": "refusal"}}}
+    with agent_laboratory(tmp_path, agent_plan("claude-code", version), script) as (lab, _):
+        receipt, _files = await lab.attempt("control")
+    assert (receipt.status, receipt.stop_reason) == (Status.UNRESOLVED, StopReason.CRASHED), receipt.reason
+
+
+@pytest.mark.parametrize("version", ["2.1.332", "2.1.197"])
+async def test_claude_that_interrupts_itself_has_crashed_and_its_work_is_graded(
+    tmp_path: Path, require: Require, version: str
+) -> None:
+    """SIGINT, after the repair: exit code 0 is no clean end."""
+    require("agents", *present("claude-code", version))
+    interrupt = {"do": "run", "command": "kill -INT $PPID; sleep 1.5; true"}
+    with agent_laboratory(
+        tmp_path, agent_plan("claude-code", version), {"steps": [FIX[0], FIX[2], interrupt, FIX[3]]}
+    ) as (
+        lab,
+        _,
+    ):
+        receipt, _files = await lab.attempt("control")
+    assert (receipt.status, receipt.stop_reason) == (Status.RESOLVED, StopReason.CRASHED), receipt.reason
+
+
+async def test_claude_whose_model_is_down_is_infrastructure(tmp_path: Path, require: Require) -> None:
+    """Nothing listens where the gateway forwards to."""
+    require("agents", *present(*CLAUDE))
+    with agent_laboratory(tmp_path, agent_plan(*CLAUDE), {"steps": FIX}) as (lab, _):
+        assert lab.experiment.route is not None
+        nowhere = replace(lab.experiment.route, endpoint="http://127.0.0.1:9")
+        lab = replace(lab, experiment=replace(lab.experiment, route=nowhere))
+        receipt, _files = await lab.attempt("control")
+    assert (receipt.status, receipt.grade) == (Status.SANDBOX_LOST, None)
+    assert (receipt.reason or "").startswith("the provider failed: ")
 
 
 async def test_opencode_says_why_a_server_failed_and_no_request_is_made(tmp_path: Path, require: Require) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -175,6 +177,181 @@ def spoken(*more: bytes) -> Trial:
     expected = replace(CLAUDE, servers={}, covers=frozenset())
     session = prompted(expected)
     return hear(session, [init, *more], expected)
+
+
+def edited(name: str, message: Mapping[str, Any], end: Mapping[str, object]) -> Trial:
+    """A recorded run whose synthetic message and result say something else."""
+    expected = replace(CLAUDE, servers={}, covers=frozenset())
+    lines = [json.loads(item) for item in recorded(name)]
+    for value in lines:
+        if value["type"] == "assistant" and value["message"]["model"] == "<synthetic>":
+            for key in ("error", "api_error", "api_error_status", "api_error_type"):
+                value.pop(key, None)
+            inner = {**value["message"], **message.get("message", {})}
+            value.update({**message, "message": inner})
+        if value["type"] == "result":
+            value.update(end)
+    return hear(prompted(expected), [line(**value) for value in lines], expected, replace(ENDED, exit_code=1))
+
+
+def said(text: str, **inner: object) -> dict[str, object]:
+    return {"content": [{"type": "text", "text": text}], **inner}
+
+
+EXHAUSTED = "claude-2.1.332-api-529-exhausted"
+LOST = ([Status.SANDBOX_LOST], StopReason.CRASHED)
+GRADED: tuple[list[Status], StopReason] = ([], StopReason.CRASHED)
+
+
+@pytest.mark.parametrize(
+    ("message", "end"),
+    [
+        (  # 2.1.332
+            {"error": "server_error", "api_error": "connection_failed", "message": said("Connection refused")},
+            {"terminal_reason": "api_error", "api_error_status": None},
+        ),
+        (  # 2.1.197: its word for every end is "completed"
+            {"error": "server_error", "message": said("API Error: Unable to connect to API (ConnectionRefused)")},
+            {"terminal_reason": "completed", "api_error_status": None},
+        ),
+        (
+            {"error": "unknown", "message": said("API Error: Unable to connect to API (ECONNRESET)")},
+            {"terminal_reason": "completed", "api_error_status": None},
+        ),
+        (
+            {"error": "authentication_failed", "message": said("Invalid API key")},
+            {"terminal_reason": "completed", "api_error_status": None},
+        ),
+    ],
+)
+def test_claude_model_that_cannot_be_reached_is_infrastructure(
+    message: dict[str, object], end: dict[str, object]
+) -> None:
+    trial = edited(EXHAUSTED, message, end)
+    assert ([item.status for item in trial.voids], trial.stop_reason) == LOST
+    assert trial.voids[0].reason.startswith("the provider failed: ")
+
+
+@pytest.mark.parametrize(
+    ("message", "end"),
+    [
+        (  # 2.1.332
+            {"error": "invalid_request", "message": said("API Error: can't help with this.", stop_reason="refusal")},
+            {"terminal_reason": "api_error", "api_error_status": None, "stop_reason": "refusal"},
+        ),
+        (  # 2.1.197
+            {"error": "invalid_request", "message": said("API Error: is unable to respond", stop_reason="refusal")},
+            {"terminal_reason": "completed", "api_error_status": None, "stop_reason": "refusal"},
+        ),
+        (  # the stop reason alone outweighs a name that would be the provider's
+            {"error": "server_error", "message": said("API Error", stop_reason="refusal")},
+            {"terminal_reason": "api_error", "api_error_status": None},
+        ),
+    ],
+)
+def test_claude_refusal_has_crashed_and_its_work_is_graded(message: dict[str, object], end: dict[str, object]) -> None:
+    trial = edited(EXHAUSTED, message, end)
+    assert ([item.status for item in trial.voids], trial.stop_reason) == GRADED
+
+
+@pytest.mark.parametrize("error", ["something_new", "unknown", "max_output_tokens", "invalid_request"])
+def test_claude_error_that_nobody_knows_is_the_agents_own(error: str) -> None:
+    """An exclusion needs a reason that names the provider: else a model could choose which of its runs count."""
+    end = {"terminal_reason": "api_error", "api_error_status": None}
+    trial = edited(EXHAUSTED, {"error": error, "message": said("API Error: the answer was odd")}, end)
+    assert ([item.status for item in trial.voids], trial.stop_reason) == GRADED
+
+
+def test_claude_models_own_words_about_a_connection_exclude_nothing() -> None:
+    """Only what the CLI wrote itself is read for such words."""
+    inner = said("Unable to connect to API (ECONNREFUSED)", model="claude-sonnet-4-5-20250929")
+    end = {"terminal_reason": "api_error", "api_error_status": None}
+    trial = edited(EXHAUSTED, {"error": "something_new", "message": inner}, end)
+    assert ([item.status for item in trial.voids], trial.stop_reason) == GRADED
+    trial = edited(EXHAUSTED, {"error": "invalid_request", "message": said("connection refused by a.py")}, end)
+    assert ([item.status for item in trial.voids], trial.stop_reason) == GRADED
+
+
+@pytest.mark.parametrize(
+    ("status", "lost"),
+    [*[(code, True) for code in (401, 402, 403, 404, 408, 409, 429, 500, 502, 503, 529)],
+     *[(code, False) for code in (400, 405, 413, 415, 422)]],
+)  # fmt: skip
+def test_claude_http_status_says_whose_fault_it_was(status: int, lost: bool) -> None:
+    """A name that would be the provider's does not outweigh the status."""
+    trial = edited(EXHAUSTED, {"error": "server_error"}, {"api_error_status": status})
+    assert ([item.status for item in trial.voids], trial.stop_reason) == (LOST if lost else GRADED)
+
+
+def test_claude_empty_account_is_infrastructure() -> None:
+    trial = edited(EXHAUSTED, {"error": "billing_error", "message": said("Credit low")}, {"api_error_status": 400})
+    assert ([item.status for item in trial.voids], trial.stop_reason) == LOST
+
+
+def test_claude_error_that_was_overcome_does_not_decide_how_a_later_limit_ended() -> None:
+    message = {"model": "<synthetic>", "content": [{"type": "text", "text": "API Error: Unable to connect to API"}]}
+    good = {"model": "claude-sonnet-4-5-20250929", "content": [{"type": "text", "text": "hi"}]}
+    last = result(is_error=True, terminal_reason="api_error", api_error_status=None)
+    trial = spoken(
+        line(type="assistant", message=message, error="server_error"), line(type="assistant", message=good), last
+    )
+    assert ([item.status for item in trial.voids], trial.stop_reason) == GRADED
+
+
+@pytest.mark.parametrize("reason", ["completed", "aborted_tools"])
+@pytest.mark.parametrize("is_error", [False, True])
+def test_claude_that_was_interrupted_has_crashed_and_its_work_is_graded(reason: str, is_error: bool) -> None:
+    """SIGINT: the exit code is 0."""
+    trial = spoken(result(subtype="error_during_execution", is_error=is_error, terminal_reason=reason))
+    assert (trial.voids, trial.stop_reason) == ((), StopReason.CRASHED)
+
+
+def test_claude_that_was_interrupted_between_two_answers_has_crashed() -> None:
+    """SIGINT while it waits for its model: exit code 0 and no result at all."""
+    trial = spoken(line(type="user", message={"role": "user", "content": "[Request interrupted by user]"}))
+    assert (trial.result, trial.voids, trial.stop_reason) == (None, (), StopReason.CRASHED)
+
+
+def test_no_further_turn_after_an_interrupted_one() -> None:
+    session = ClaudeSession("one", replace(CLAUDE, servers={}), Baseline(tools=()), turns=("two",))
+    listed = {"subtype": "success", "request_id": "status-0", "response": {"mcpServers": []}}
+    session.take(line(type="control_response", response=listed))
+    reply = session.take(result(subtype="error_during_execution"))
+    assert (reply.send, reply.done) == ((), True)
+
+
+def counted(*models: str, served: tuple[str, ...] = ()) -> list[tuple[Status, str]]:
+    """What a result that counts tokens of these models is void for."""
+    init = next(item for item in recorded("claude-2.1.332-ok-empty-mcp") if b'"init"' in item)
+    expected = replace(CLAUDE, servers={}, covers=frozenset(), served=served)
+    usage = {model: {"inputTokens": 1, "outputTokens": 1, "costUSD": 0.1} for model in models}
+    trial = hear(prompted(expected), [init, result(modelUsage=usage)], expected)
+    return [(item.status, item.reason) for item in trial.voids]
+
+
+def test_another_model_in_the_results_usage_is_void() -> None:
+    """A15: a helper that answered in no message of the stream."""
+    pinned = "claude-sonnet-4-5-20250929"
+    assert counted(pinned, "<synthetic>") == []
+    reason = f"asked for {pinned}, the result counts tokens of claude-haiku"
+    assert counted(pinned, "claude-haiku") == [(Status.INVALID_ENVIRONMENT, reason)]
+    assert counted(pinned, "claude-haiku", served=("claude-haiku",)) == []
+
+
+def test_a_registered_further_name_of_the_model_may_answer() -> None:
+    init = next(item for item in recorded("claude-2.1.332-ok-empty-mcp") if b'"init"' in item)
+    expected = replace(CLAUDE, servers={}, covers=frozenset(), served=("claude-dated",))
+    message = {"model": "claude-dated", "content": [{"type": "text", "text": "hi"}]}
+    trial = hear(prompted(expected), [init, line(type="assistant", message=message), result()], expected)
+    assert (trial.voids, trial.stop_reason) == ((), StopReason.FINISHED)
+
+
+def test_claude_without_its_mcp_file_says_nothing_and_is_void() -> None:
+    """Exit code 1, nothing on standard output."""
+    stderr = b"Error: Invalid MCP configuration:\nMCP config file not found: mcp.json\n"
+    trial = hear(prompted(CLAUDE), [], CLAUDE, replace(ENDED, exit_code=1, stderr=stderr))
+    reason = "the agent never said that it started (exit 1): MCP config file not found: mcp.json"
+    assert (trial.void, trial.stop_reason) == ((Status.INVALID_ENVIRONMENT, reason), StopReason.NOT_STARTED)
 
 
 def test_denied_tool_under_success_is_void() -> None:

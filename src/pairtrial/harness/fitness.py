@@ -171,6 +171,7 @@ def make_expected(
         skills=tuple(path.split("/")[-2] for path in context if path.endswith("/SKILL.md")),
         covers=adapter.covers,
         tool_form=adapter.tool_form(agent),
+        served=agent.served,
     )
 
 

@@ -177,6 +177,8 @@ class Expected:
     covers: frozenset[str] = EVERYTHING
     """What the agent's startup event gives evidence of. The rest is read off the wire."""
     tool_form: str = "{tool}"
+    served: tuple[str, ...] = ()
+    """Further names under which the registered model may answer."""
 
     def tool_name(self, server: str, tool: str) -> str:
         """The name under which the model is offered a tool."""

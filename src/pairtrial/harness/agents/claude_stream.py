@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -26,13 +28,51 @@ from pairtrial.sandbox import ExecResult
 
 SYNTHETIC = "<synthetic>"
 """The model of messages that the CLI wrote itself, to report an error."""
-CALLERS_FAULT = frozenset({400, 413, 422})
-"""HTTP errors that are about the request: the agent's own doing. Every other one is the provider's."""
-MODELS_FAULT = frozenset({"max_output_tokens", "refusal", "model_refusal"})
-"""Errors of messages that the model's own answer caused."""
+PROVIDERS_STATUS = frozenset({401, 402, 403, 404, 408, 409, 429})
+"""HTTP errors that are not about what the agent asked; so are those from 500 on. Every other one is its own doing."""
+PROVIDERS_FAULT = frozenset(
+    {
+        "authentication_failed",
+        "billing_error",
+        "connection_failed",
+        "model_not_found",
+        "oauth_org_not_allowed",
+        "overloaded",
+        "rate_limit",
+        "server_error",
+    }
+)
+"""Names of errors that say the same without an HTTP status."""
+MODELS_FAULT = frozenset({"invalid_request", "max_output_tokens", "model_refusal", "refusal"})
+"""Names of errors that the model's answer or the agent's request caused. Any other name is judged by `DISCONNECTED`."""
+DISCONNECTED = re.compile(
+    r"unable to connect|connection ?(error|refused|reset|closed|failed)|ECONN|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|EPIPE"
+    r"|EHOSTUNREACH|ENETUNREACH|socket (hang up|closed)|request timed out|fetch failed",
+    re.IGNORECASE,
+)
+"""The CLI's words for a model that cannot be reached; looked for only in messages that it wrote itself."""
+API_ENDS = ("api_error", "completed")
+"""``terminal_reason`` after an error of the API: the second is version 2.1.197's word for every end."""
 READERS: Readers = {"Read": ("file_path",), "Grep": ("path",), "Glob": ("path",)}
 POLLS = 200
 """So often the agent is asked again for servers that are still connecting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that stands on a message."""
+
+    names: frozenset[str]
+    text: str
+    """What the CLI wrote; empty where the message is the model's."""
+    refused: bool
+
+    @property
+    def is_providers(self) -> bool:
+        """Whether it was provider, gateway or network, and neither the model nor what the agent asked."""
+        if self.refused or self.names & MODELS_FAULT:
+            return False
+        return bool(self.names & PROVIDERS_FAULT or DISCONNECTED.search(self.text))
 
 
 class ClaudeSession:
@@ -47,7 +87,7 @@ class ClaudeSession:
         self._calls: dict[str, dict[str, Any]] = {}
         self._hooks: list[str] = []
         self._faults: list[str] = []
-        self._error = ""
+        self._last: Fault | None = None
         self._started: Startup | None = None
         self._turned = False
         self._result: dict[str, Any] | None = None
@@ -170,10 +210,10 @@ class ClaudeSession:
         message: dict[str, Any] = raw if isinstance(raw, dict) else {}
         model = str(message.get("model"))
         events: list[Event | Preflight | Void] = []
-        if model == SYNTHETIC or value.get("error"):
-            self._error = str(value.get("error"))
+        self._last = _fault(value, message) if model == SYNTHETIC or value.get("error") else None
+        if self._last is not None:
             self._faults.append(text_of(message.get("content"))[:300] or str(value.get("error")))
-        elif model != self._expected.model:
+        if model != SYNTHETIC and not self._registered(model):
             reason = f"asked for {self._expected.model}, {model[:100]} answered"
             events.append(Void(Status.INVALID_ENVIRONMENT, reason))
         content = message.get("content")
@@ -212,8 +252,7 @@ class ClaudeSession:
 
     # ---- the end -----------------------------------------------------------------------------------------------
     def _end(self, value: dict[str, Any]) -> Reply:
-        good = value.get("is_error") is False and not self._faults
-        if good and self._turns:
+        if self._turns and _stop(value, self._faults) is StopReason.FINISHED:
             self._turned = True
             return Reply(
                 (other("turn-ended", {"turns_left": len(self._turns)}),), turn=self._turns[0], send=(self._next_turn(),)
@@ -231,24 +270,48 @@ class ClaudeSession:
         if denied:
             names = ", ".join(sorted({str(d.get("tool_name")) for d in denied if isinstance(d, dict)}))
             voids.append(Void(Status.INVALID_ENVIRONMENT, f"the agent was denied {names or 'a tool'}"))
-        status = value.get("api_error_status")
-        connection = value.get("terminal_reason") == "api_error" and status is None and self._error not in MODELS_FAULT
-        if (isinstance(status, int) and status not in CALLERS_FAULT) or connection:
-            detail = "; ".join(self._faults)[:300] or f"HTTP {status}"
+        if self._providers(value):
+            detail = "; ".join(self._faults)[:300] or f"HTTP {value.get('api_error_status')}"
             voids.append(Void(Status.SANDBOX_LOST, f"the provider failed: {detail}"))
+        table = value.get("modelUsage")
+        for model in table if isinstance(table, dict) else ():
+            if model != SYNTHETIC and not self._registered(str(model)):
+                reason = f"asked for {self._expected.model}, the result counts tokens of {str(model)[:100]}"
+                voids.append(Void(Status.INVALID_ENVIRONMENT, reason))
         if value.get("num_turns") == 0:
             voids.append(Void(Status.INVALID_ENVIRONMENT, "the agent ended without a turn"))
         return voids
 
+    def _providers(self, value: dict[str, Any]) -> bool:
+        """Whether the run ended because the provider, the gateway or the network failed."""
+        status, last = value.get("api_error_status"), self._last
+        if last is not None and "billing_error" in last.names:  # an empty account is HTTP 400
+            return value.get("is_error") is True
+        if isinstance(status, int):
+            return status in PROVIDERS_STATUS or status >= 500
+        if value.get("is_error") is not True or value.get("terminal_reason") not in API_ENDS:
+            return False
+        return last is not None and value.get("stop_reason") != "refusal" and last.is_providers
+
+    def _registered(self, model: str) -> bool:
+        return model in (self._expected.model, *self._expected.served)
+
 
 def _stop(value: dict[str, Any], faults: list[str]) -> StopReason:
-    """One rule; the agent's own word ``success`` has no part in it."""
+    """One rule; the agent's own word ``success`` is needed and not enough."""
     named = {"error_max_turns": StopReason.TURN_LIMIT, "error_max_budget_usd": StopReason.SPEND_LIMIT}
     limit = named.get(str(value.get("subtype")))
     if limit is not None:
         return limit
-    good = value.get("is_error") is False and value.get("terminal_reason") == "completed" and not faults
+    whole = value.get("subtype") == "success" and value.get("terminal_reason") == "completed"
+    good = whole and value.get("is_error") is False and not faults
     return StopReason.FINISHED if good else StopReason.CRASHED
+
+
+def _fault(value: dict[str, Any], message: dict[str, Any]) -> Fault:
+    names = frozenset(str(value[key]) for key in ("error", "api_error") if value.get(key))
+    text = text_of(message.get("content")) if message.get("model") == SYNTHETIC else ""
+    return Fault(names, text, refused=message.get("stop_reason") == "refusal")
 
 
 def _usages(value: dict[str, Any]) -> list[Usage]:
