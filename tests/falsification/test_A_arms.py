@@ -138,7 +138,9 @@ async def test_a1_what_only_the_treatment_gets_beside_its_provider_is_named(tmp_
     assert all(problem.startswith("treat: ") for problem in record.problems)
 
 
-@pytest.mark.parametrize("adapter", ["claude_code", "codex", "gemini", "opencode", "acp", "generic", "tinker"])
+@pytest.mark.parametrize(
+    "adapter", ["claude_code", "codex", "gemini", "opencode", "mini_swe_agent", "acp", "generic", "tinker"]
+)
 def test_a1_no_adapter_can_know_the_arm_when_it_builds_the_command_line(adapter: str) -> None:
     import inspect
 
