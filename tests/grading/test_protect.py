@@ -42,6 +42,7 @@ def is_protected(tmp_path: Path) -> Callable[[str], bool]:
         "src/a.test.ts", "src/a.spec.js", "__snapshots__/a.snap", "node_modules/x/index.js", "yarn.lock", "Cargo.lock",
         ".cargo/config.toml", "build.rs", "crate/Cargo.toml", "pkg/a_test.go", "go.mod", "vendor/x/y.go",
         "requirements-dev.txt", "uv.lock", "docs/guide.rst", "fixtures/a/b/c", "json.py", "src/json.py", "pytest/__init__.py",
+        "postcss.config.cjs", ".postcssrc.js",
         "src/_pytest/runner.py", "unittest/__init__.py", "json.cpython-311-x86_64-linux-gnu.so",
     ],
 )  # fmt: skip

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -79,7 +81,12 @@ async def run_suite(
     for folder, files in ((suite.workspace, invocation.files), (suite.tools, invocation.tools)):
         for name, data in files.items():
             await sandbox.put_file(f"{folder}/{name}", data)
+    before = await anyio.to_thread.run_sync(_digests, tree, test_paths(prepared))
     run, log = await _execute(sandbox, invocation, timeout_s, label)
+    await sandbox.kill()
+    after = await anyio.to_thread.run_sync(_digests, tree, test_paths(prepared))
+    written = sorted(name for name, digest in before.items() if after.get(name) != digest)
+    run = replace(run, patched=tuple(dict.fromkeys((*run.patched, *written[:20]))))
     return Observed(run, touched, log)
 
 
@@ -124,13 +131,9 @@ def lay(prepared: Prepared, patch: bytes, workspace: Path) -> tuple[str, ...]:
     """Apply the work to a copy of the defective tree; gives the protected paths that stay pristine."""
     task, document = prepared.task, prepared.task.target.document
     mended = {span.file for span in task.defect}
-    framework = framework_of(prepared)
-    files = {framework.file_of(item) for item in (*task.fail_to_pass, *task.pass_to_pass)}
-    tests = {*task.target.tests.paths, *task.document.hide, *(file for file in files if file is not None)}
     is_protected = protection(
         pristine=prepared.defective,
-        # A path that is collected for its doctests is source, not test: there the work must count.
-        test_paths=[path for path in tests if not any(file == path or file.startswith(path + "/") for file in mended)],
+        test_paths=test_paths(prepared),
         extra=document.protected,
         pythonpath=document.pythonpath,
         shadowed=shadowed_names(site_packages(prepared)),
@@ -143,6 +146,28 @@ def lay(prepared: Prepared, patch: bytes, workspace: Path) -> tuple[str, ...]:
                 slug="defect-protected",
             )
     return apply_work(patch, workspace, skip=is_protected)
+
+
+def test_paths(prepared: Prepared) -> list[str]:
+    """The target's own test files and folders, below the workspace."""
+    task = prepared.task
+    mended = {span.file for span in task.defect}
+    framework = framework_of(prepared)
+    files = {framework.file_of(item) for item in (*task.fail_to_pass, *task.pass_to_pass)}
+    tests = {*task.target.tests.paths, *task.document.hide, *(file for file in files if file is not None)}
+    # A path that is collected for its doctests is source, not test: there the work must count.
+    return sorted(path for path in tests if not any(file == path or file.startswith(path + "/") for file in mended))
+
+
+def _digests(tree: Path, paths: Iterable[str]) -> Mapping[str, bytes]:
+    """Digest of every file at or below some paths: a suite may leave new files, but what it is made of stays."""
+    places = [tree / path for path in paths if path.strip("/") not in ("", ".") and "*" not in path]
+    files = {
+        file for place in places for file in (place, *place.rglob("*")) if file.is_file() and not file.is_symlink()
+    }
+    return {
+        file.relative_to(tree).as_posix(): hashlib.blake2b(file.read_bytes(), digest_size=16).digest() for file in files
+    }
 
 
 def link_modules(prepared: Prepared, environment: str, tree: Path) -> None:

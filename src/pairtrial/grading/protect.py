@@ -20,7 +20,8 @@ EVERYWHERE = (
     "__tests__", "__mocks__", "__snapshots__", "*.test.*", "*.spec.*", "test.js", "test.mjs", "test.cjs", "test.ts",
     "node_modules", "package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml",
     "pnpm-workspace.yaml", "bun.lock", "bun.lockb", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.*", ".babelrc*",
-    "babel.config.*", ".swcrc", "tsconfig*.json", "vite.config.*", "vitest.*", "jest.config.*", "jest.setup.*",
+    "babel.config.*", ".swcrc", "tsconfig*.json", "vite.config.*", "vitest.*", "postcss.config.*", ".postcssrc*", "jest.config.*",
+    "jest.setup.*",
     ".mocharc*", "mocha.opts", ".taprc", ".c8rc*", ".nycrc*", "node.config.json",
     # Go
     "*_test.go", "testdata", "go.mod", "go.sum", "go.work", "go.work.sum", "vendor",

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from pairtrial.grading.reporters.channel import Channel
+from pairtrial.grading.reporters.channel import Channel, hide
 
 JSON_OUTPUT = ("-Z", "unstable-options", "--format", "json", "--show-output")
 OUTCOMES = {"ok": "passed", "failed": "failed", "ignored": "skipped"}
@@ -36,6 +36,7 @@ class Binary(NamedTuple):
 def main(config: dict[str, Any], descriptor: int) -> int:
     """Build, run, say how it ended."""
     os.set_inheritable(descriptor, False)
+    hide()
     channel = Channel(descriptor, bytes.fromhex(config.pop("key")))
     environ = {**os.environ, **config["environ"]}
     arguments = list(config["args"])

@@ -6,6 +6,8 @@ tag whose key is thrown away after use: a line that others write does not fit, a
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import hmac
 import importlib.abc
 import importlib.machinery
@@ -13,11 +15,11 @@ import json
 import os
 import random
 import sys
-from collections.abc import Mapping, Sequence
-from types import FunctionType, ModuleType
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-WATCHED = ("_pytest", "pluggy", "pytest", "unittest")
+WATCHED = ("_pytest", "pluggy", "pytest", "unittest", "ast", "inspect", "doctest")
 """Packages whose functions must at the end be those of the start."""
 Fingerprint = dict[tuple[str, str], tuple[int, int]]
 
@@ -54,29 +56,97 @@ def identity(value: Any) -> tuple[int, int]:
 
 
 def fingerprint(*packages: str, classes: Sequence[type] = ()) -> Fingerprint:
-    """Identity of every function of some packages and classes."""
-    found: Fingerprint = {}
-
-    def note(where: str, name: str, value: Any) -> None:
-        inner = getattr(value, "__func__", value)
-        if isinstance(inner, property):
-            inner = inner.fget
-        if isinstance(inner, FunctionType):
-            found[where, name] = identity(inner)
-
+    """Identity of every function of some packages and classes, and of what Python itself provides."""
+    found = {("builtins", name): (id(value), 0) for name, value in list(vars(builtins).items()) if callable(value)}
     for kind in classes:
         for name, value in list(vars(kind).items()):
-            note(kind.__name__, name, value)
+            if (inner := _function(value)) is not None:
+                found[kind.__name__, name] = identity(inner)
+    found.update((key, identity(inner)) for key, inner in functions(packages))
+    return found
+
+
+def functions(packages: Collection[str]) -> Iterator[tuple[tuple[str, str], FunctionType]]:
+    """Every function that the loaded modules of some packages hold, by module and name."""
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] not in packages or not isinstance(module, ModuleType):
             continue
         for name, value in list(vars(module).items()):
-            if isinstance(value, type) and value.__module__ == module_name:
-                for inner_name, inner in list(vars(value).items()):
-                    note(module_name, f"{name}.{inner_name}", inner)
-            else:
-                note(module_name, name, value)
-    return found
+            inside = isinstance(value, type) and value.__module__ == module_name
+            rows = (
+                [(f"{name}.{inner}", held) for inner, held in list(vars(value).items())] if inside else [(name, value)]
+            )
+            for where, held in rows:
+                if (inner_function := _function(held)) is not None:
+                    yield (module_name, where), inner_function
+
+
+def _function(value: Any) -> FunctionType | None:
+    inner = getattr(value, "__func__", value)
+    if isinstance(inner, property):
+        inner = inner.fget
+    return inner if isinstance(inner, FunctionType) else None
+
+
+def strangers(packages: Collection[str], root: str) -> list[str]:
+    """Functions of the workspace that stand in a package, also in a part of it that was loaded late."""
+    place = root + os.sep
+    return sorted(".".join(key) for key, inner in functions(packages) if inner.__code__.co_filename.startswith(place))
+
+
+def is_what_it_says(code: CodeType) -> bool:
+    """True when the module of the file that ``code`` names really holds it; a file's name is easily written."""
+    pending = [
+        inner.__code__
+        for name, module in list(sys.modules.items())
+        if getattr(module, "__file__", None) == code.co_filename
+        for (where, _), inner in functions({name.partition(".")[0]})
+        if where == name
+    ]
+    while pending:
+        known = pending.pop()
+        if known is code:
+            return True
+        pending += [inner for inner in known.co_consts if isinstance(inner, CodeType)]
+    return False
+
+
+def keep_signal(case: Any) -> None:
+    """unittest ends a test without a word at its own ``_ShouldStop``, whoever raises it: only unittest may."""
+    original, own = case._Outcome.testPartExecutor, case.TestCase.subTest.__wrapped__.__code__
+
+    @contextlib.contextmanager
+    def part(self: Any, *args: Any, **named: Any) -> Iterator[None]:
+        with original(self, *args, **named):
+            try:
+                yield
+            except case._ShouldStop as signal:
+                last: Any = signal.__traceback__
+                while last.tb_next is not None:
+                    last = last.tb_next
+                if last.tb_frame.f_code is own:
+                    raise
+                raise AssertionError("a test was ended by a signal of unittest that unittest did not give") from None
+
+    case._Outcome.testPartExecutor = part
+
+
+def overrides(kinds: Collection[type], case: type) -> set[tuple[str, str]]:
+    """What test classes put in the place of unittest's own methods."""
+    own = {name for name, value in vars(case).items() if isinstance(value, FunctionType)} | {"failureException"}
+    return {
+        (kind.__qualname__, name)
+        for test in kinds
+        for kind in test.__mro__
+        if kind.__module__.partition(".")[0] != "unittest"
+        for name in own & vars(kind).keys()
+    }
+
+
+def hide() -> None:
+    """Make this process unreadable to the tests that it starts; as root with every capability they can all the same."""
+    with contextlib.suppress(Exception):
+        __import__("ctypes").CDLL(None).prctl(4, 0, 0, 0, 0)
 
 
 def changes_since(start: Fingerprint, now: Fingerprint) -> list[str]:
@@ -101,7 +171,9 @@ def impossible(chance: random.Random) -> str:
 
 def decoy_name(names: Sequence[str], chance: random.Random) -> str:
     """A name for a test that looks like its neighbours and is none of them."""
-    words = sorted({word for name in names for word in name.split("_") if word and word != "test"}) or ["more"]
+    words = sorted({word for name in names for word in name.split("_") if word.isidentifier() and word != "test"}) or [
+        "more"
+    ]
     name = "_".join(["test", *chance.choices(words, k=chance.randint(2, 4))])
     while name in names:
         name += "_" + chance.choice(words)

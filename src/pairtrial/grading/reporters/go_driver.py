@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-from pairtrial.grading.reporters.channel import Channel
+from pairtrial.grading.reporters.channel import Channel, hide
 
 OUTCOMES = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 RESULT = re.compile(r"--- (PASS|FAIL|SKIP): (.+) \(\d+\.\d+s\)\s*\Z")
@@ -98,6 +98,7 @@ class Translator:
 def main(config: dict[str, Any], descriptor: int) -> int:
     """Run, translate line by line, say how it ended."""
     os.set_inheritable(descriptor, False)
+    hide()
     channel = Channel(descriptor, bytes.fromhex(config.pop("key")))
     translator = Translator(channel)
     command = ["go", "test", "-json", *config["args"]]

@@ -14,6 +14,7 @@ import inspect
 import os
 import random
 import sys
+import unittest
 from collections.abc import Callable, Generator
 from itertools import pairwise
 from types import FunctionType, ModuleType
@@ -28,7 +29,11 @@ from pairtrial.grading.reporters.channel import (
     fingerprint,
     identity,
     impossible,
+    is_what_it_says,
+    keep_signal,
     open_workspace,
+    overrides,
+    strangers,
 )
 from pairtrial.grading.reporters.written import Written
 
@@ -57,6 +62,10 @@ class Reporter:
         self._phases: dict[str, str] = {}
         self._setups = 0
         self._sub_failed = False
+        self._called = False
+        self._packages = frozenset(WATCHED)
+        self._cases: set[type] = set()
+        self._overrides: set[tuple[str, str]] = set()
         self._decoys: set[Any] = set()
         self._start: dict[tuple[str, str], tuple[int, int]] = {}
         self._plugins: set[int] = set()
@@ -72,6 +81,13 @@ class Reporter:
     # ---- before the first file of the workspace --------------------------------------------------------------------
     def pytest_load_initial_conftests(self) -> None:
         """pytest has set itself up (its legacy plugin replaces a method) and no conftest has been imported yet."""
+        # Everything of the environment that is loaded by now belongs to the runner: pytest's plugins and what they need.
+        loaded = {
+            name.partition(".")[0]
+            for name, module in list(sys.modules.items())
+            if f"{os.sep}site-packages{os.sep}" in str(getattr(module, "__file__", None))
+        }
+        self._packages |= loaded - set(self._settings["own"])
         self._start = self._fingerprint()
 
     # ---- collection ------------------------------------------------------------------------------------------------
@@ -90,15 +106,21 @@ class Reporter:
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> Generator[None, Any, Any]:
         result = yield
-        strange = [self._identity(item.nodeid) for item in items if self._is_not_written(item)]
-        if strange:
-            self._channel.say("patched", strange[:20])
+        kinds = {getattr(getattr(item, "parent", None), "obj", None) for item in items}
+        self._cases = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, unittest.TestCase)}
+        self._overrides = overrides(self._cases, unittest.TestCase)
         self._plant(items)
         names = [self._identity(item.nodeid) for item in items]
         for start in range(0, len(names), 1000):
             self._channel.say("ids", names[start : start + 1000])
         self._index = {item: number for number, item in enumerate(items)}
         self._bodies = {item: (identity(self._body(item)), identity(vars(item).get("_obj"))) for item in items}
+        # After their identities were noted: whatever is exchanged from here on differs from those.
+        strange = [
+            self._identity(item.nodeid) for item in items if item not in self._decoys and self._is_not_written(item)
+        ]
+        if strange:
+            self._channel.say("patched", strange[:20])
         self._channel.say("decoys", [self._index[item] for item in items if item in self._decoys])
         return result
 
@@ -113,7 +135,7 @@ class Reporter:
         for item in middle:
             module = item.getparent(self._pytest.Module)
             file = self._identity(item.nodeid).partition("::")[0]
-            if module is not None and file in self._settings["decoy_files"]:
+            if isinstance(item, self._pytest.Function) and module is not None and file in self._settings["decoy_files"]:
                 modules.setdefault(file, (module, []))[1].append(item.name.partition("[")[0])
         for module, names in modules.values():
             decoy = self._decoy(module, names, chance)
@@ -143,7 +165,7 @@ class Reporter:
     def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, Any]:
         self._phases = {"setup": "-", "call": "-", "teardown": "-"}
         self._setups = 0
-        self._sub_failed = False
+        self._sub_failed = self._called = False
         exchanged = self._is_exchanged(item)
         result = yield
         code = "".join(self._phases.values()) + ("r" if self._setups > 1 else "")
@@ -154,6 +176,13 @@ class Reporter:
         self._channel.say("t", self._index.get(item, -1), code)
         return result
 
+    def pytest_pyfunc_call(self, pyfuncitem: Any) -> Generator[None, Any, Any]:
+        """The last moment before the test's own first line."""
+        self._called = True
+        if self._is_exchanged(pyfuncitem):
+            self._channel.say("patched", [self._identity(pyfuncitem.nodeid)])
+        return (yield)
+
     def pytest_runtest_makereport(self, item: Any, call: Any) -> Generator[None, Any, Any]:
         report = yield
         when = report.when
@@ -163,6 +192,9 @@ class Reporter:
             letter = "c"
         if when == "setup":
             self._setups += 1
+        plain = isinstance(item, self._pytest.Function) and type(item).__module__ != "_pytest.unittest"
+        if when == "call" and letter == "p" and plain and not self._called:
+            self._channel.say("patched", [self._identity(item.nodeid)])
         if when == "call":
             # Subtests report through the same hook before their test does; the last word is the test's own.
             if letter == "p" and self._sub_failed:
@@ -180,7 +212,7 @@ class Reporter:
 
     # ---- the end ---------------------------------------------------------------------------------------------------
     def _fingerprint(self) -> dict[tuple[str, str], tuple[int, int]]:
-        return fingerprint(*WATCHED, classes=(Channel, Reporter, Written))
+        return fingerprint(*self._packages, classes=(Channel, Reporter, Written))
 
     def _implementations(self) -> list[Any]:
         hook = self._config.pluginmanager.hook
@@ -188,7 +220,8 @@ class Reporter:
 
     def _check(self) -> None:
         """Report functions of the runner that were replaced, and plugins that came in by the back door."""
-        changed = changes_since(self._start, self._fingerprint())
+        changed = changes_since(self._start, self._fingerprint()) + strangers(self._packages, self._root)
+        changed += [".".join(key) for key in sorted(overrides(self._cases, unittest.TestCase) - self._overrides)]
         for plugin in self._config.pluginmanager.get_plugins():
             hooks = any(hasattr(plugin, rule) for rule in RULES)
             if hooks and id(plugin) not in self._plugins and not self._is_conftest(plugin):
@@ -223,7 +256,8 @@ class Reporter:
         inner = getattr(vars(item).get("_obj"), "__func__", vars(item).get("_obj"))
         if not isinstance(inner, FunctionType) or identity(inner) in known:
             return False
-        return not inner.__code__.co_filename.startswith((sys.prefix, sys.base_prefix))
+        foreign = not inner.__code__.co_filename.startswith((sys.prefix, sys.base_prefix))
+        return foreign or not is_what_it_says(inner.__code__)
 
     def _is_conftest(self, plugin: Any) -> bool:
         """True for a module made from a ``conftest.py`` of the workspace; the grader has put back all of them."""
@@ -252,6 +286,7 @@ def main(config: dict[str, Any], descriptor: int) -> int:
         __import__(f"_pytest.{name}")
     __import__("unittest.case")
 
+    keep_signal(sys.modules["unittest.case"])
     sys.meta_path.remove(finder)
     config["cwd"] = workspace
     channel = Channel(descriptor, bytes.fromhex(config.pop("key")))
@@ -266,6 +301,7 @@ def main(config: dict[str, Any], descriptor: int) -> int:
         "pytest_sessionfinish",
     ):
         wrap(getattr(Reporter, name))
+    pytest.hookimpl(wrapper=True, trylast=True)(Reporter.pytest_pyfunc_call)
     pytest.hookimpl(tryfirst=True)(Reporter.pytest_collection)
     pytest.hookimpl(trylast=True)(Reporter.pytest_runtest_logreport)
     open_workspace(config)

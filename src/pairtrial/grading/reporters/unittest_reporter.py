@@ -24,7 +24,9 @@ from pairtrial.grading.reporters.channel import (
     decoy_name,
     fingerprint,
     impossible,
+    keep_signal,
     open_workspace,
+    overrides,
 )
 from pairtrial.grading.reporters.written import Written
 
@@ -143,7 +145,7 @@ class Runner:
 
     @staticmethod
     def _fingerprint() -> Fingerprint:
-        return fingerprint("unittest", classes=(Channel, Result, Runner, Written))
+        return fingerprint("unittest", "ast", "inspect", classes=(Channel, Result, Runner, Written))
 
     def run(self, test: unittest.TestSuite | unittest.TestCase, /) -> Result:
         suite = unittest.TestSuite([test])
@@ -152,6 +154,8 @@ class Runner:
         self._report_failed_imports(suite)
         tests = list(flat(suite))
         strange = self._not_written(tests)
+        kinds = {type(test) for test in tests}
+        before = overrides(kinds, unittest.TestCase)
         whole.addTest(first)
         whole.addTest(suite)
         for decoy in self._decoys(suite):
@@ -160,6 +164,7 @@ class Runner:
         result = Result(self._names, self._channel)
         whole.run(result)
         changed = changes_since(self._start, self._fingerprint()) + (strange or self._not_written(tests))
+        changed += [".".join(key) for key in sorted(overrides(kinds, unittest.TestCase) - before)]
         if changed:
             self._channel.say("patched", changed[:20])
         self._channel.say("end", 1 if result.bad else 0)
@@ -217,6 +222,7 @@ def main(config: dict[str, Any], descriptor: int) -> int:
     """Open the workspace, run."""
     os.set_inheritable(descriptor, False)
     __import__("unittest.main")
+    keep_signal(sys.modules["unittest.case"])
     config["cwd"] = os.getcwd()
     channel = Channel(descriptor, bytes.fromhex(config.pop("key")))
     runner = Runner(Names(config["cwd"]), channel, config)
