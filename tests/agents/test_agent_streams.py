@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pairtrial.core.status import Status, StopReason
@@ -559,6 +559,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine the first value may take a second
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
 def test_no_shape_of_any_event_raises(value: dict[str, object]) -> None:
     data = json.dumps(value).encode()
