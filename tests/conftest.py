@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from parts import require_part
 
-pytest_plugins = ("engine_fixtures",)
+pytest_plugins = ("engine_fixtures", "framework_examples")
 
 
 @pytest.fixture

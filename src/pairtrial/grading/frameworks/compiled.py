@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import secrets
-from pathlib import Path
-from typing import Any
+import tomllib
+from pathlib import Path, PurePosixPath
+from string import Template
+from typing import Any, NamedTuple
 
 from pairtrial.grading.frameworks.base import Canary, Invocation, Suite
-from pairtrial.grading.frameworks.parts import word
+from pairtrial.grading.frameworks.parts import program, word
 from pairtrial.grading.frameworks.python import BOOT, gift_for, without_path
 
 _PACKAGE = re.compile(rb"^package[ \t]+(\w+)", re.MULTILINE)
 _MODULE = re.compile(rb"^module[ \t]+\"?([^\s\"]+)", re.MULTILINE)
-_CRATE = re.compile(r"^\s*\[package\].*?^\s*name\s*=\s*\"([^\"]+)\"", re.MULTILINE | re.DOTALL)
 
 
 class _Compiled:
@@ -27,8 +28,9 @@ class _Compiled:
     def file_of(self, test_id: str) -> str | None:
         return None
 
-    def canaries(self, suite: Suite) -> tuple[dict[str, bytes], tuple[Canary, ...]]:
-        """Files to lay, and what they must give."""
+    def canaries(self, suite: Suite, seat: str) -> tuple[dict[str, bytes], tuple[Canary, ...]]:
+        """Files to lay, and what they must give. The one that must pass asks whether its process is still where the
+        driver started it, which it finds in the variable ``seat``."""
         raise NotImplementedError
 
     def settings(self, suite: Suite) -> dict[str, Any]:
@@ -36,9 +38,9 @@ class _Compiled:
         return {"args": list(suite.command[2:])}
 
     def invocation(self, suite: Suite) -> Invocation:
-        key = secrets.token_bytes(32)
-        laid, canaries = self.canaries(suite)
-        config = {"key": key.hex(), "environ": {}, **self.settings(suite)}
+        key, seat = secrets.token_bytes(32), word().upper()
+        laid, canaries = self.canaries(suite, seat)
+        config = {"key": key.hex(), "environ": {}, "seat": seat, **self.settings(suite)}
         gift = gift_for(self.driver, config)
         return Invocation(self.argv, without_path(suite.env), gift, laid, canaries, key)
 
@@ -49,7 +51,7 @@ class GoTest(_Compiled):
     name = "go-test"
     driver = "go_driver"
 
-    def canaries(self, suite: Suite) -> tuple[dict[str, bytes], tuple[Canary, ...]]:
+    def canaries(self, suite: Suite, seat: str) -> tuple[dict[str, bytes], tuple[Canary, ...]]:
         """Two tests in every package with a required test: one process each, and a forger may own only one of them."""
         module = _MODULE.search((suite.tree / "go.mod").read_bytes())
         root = module[1].decode() if module else ""
@@ -57,14 +59,12 @@ class GoTest(_Compiled):
         canaries: list[Canary] = []
         for package in sorted({item.partition("::")[0] for item in suite.required}):
             folder = package.removeprefix(root).strip("/")
-            clause = _package_clause(suite.tree / folder)
-            stem, good, bad = word(), word().title(), word().title()
-            text = (
-                f'package {clause}\n\nimport "testing"\n\n'
-                f"func Test{good}(t *testing.T) {{}}\n\n"
-                f'func Test{bad}(t *testing.T) {{ t.Fatal("must fail") }}\n'
+            good, bad = word().title(), word().title()
+            names = {name: word() for name in ("os", "strconv", "testing", "seat")}
+            text = Template(program("canary.go")).substitute(
+                names, package=_package_clause(suite.tree / folder), good=good, bad=bad, variable=seat
             )
-            laid[f"{folder}/zz_{stem}_test.go".lstrip("/")] = text.encode()
+            laid[f"{folder}/zz_{word()}_test.go".lstrip("/")] = text.encode()
             canaries += [Canary(f"{package}::Test{good}", True), Canary(f"{package}::Test{bad}", False)]
         return laid, tuple(canaries)
 
@@ -79,19 +79,26 @@ class CargoTest(_Compiled):
         arguments = list(suite.command[2:])
         return {"args": [item for item in arguments if item != "--no-doc"], "doctests": "--no-doc" not in arguments}
 
-    def canaries(self, suite: Suite) -> tuple[dict[str, bytes], tuple[Canary, ...]]:
-        """An integration test in every package with a required test."""
+    def canaries(self, suite: Suite, seat: str) -> tuple[dict[str, bytes], tuple[Canary, ...]]:
+        """A module at the end of every binary with a required test; for documentation tests, an integration test in the
+        package, because they are no binary that could be asked."""
         crates = _crates(suite.tree)
         laid: dict[str, bytes] = {}
         canaries: list[Canary] = []
-        for package in sorted({item.partition(" ")[0] for item in suite.required}):
+        for target in sorted({item.partition("::")[0] for item in suite.required}):
+            package, _, binary = target.partition(" ")
             if package not in crates:
                 continue
-            stem, good, bad = word(), word(), word()
-            text = f'#[test]\nfn {good}() {{}}\n\n#[test]\nfn {bad}() {{\n    panic!("must fail");\n}}\n'
-            laid[f"{crates[package]}tests/{stem}.rs"] = text.encode()
-            name = f"{package} test:{stem}"
-            canaries += [Canary(f"{name}::{good}", True), Canary(f"{name}::{bad}", False)]
+            module, good, bad = word(), word(), word()
+            names = {"module": module, "std": word(), "good": good, "bad": bad, "variable": seat}
+            text = Template(program("canary.rs")).substitute(names).encode()
+            root = crates[package].root(binary)
+            if root is None:
+                laid[f"{crates[package].folder}tests/{module}.rs"] = text
+                target = f"{package} test:{module}"
+            else:
+                laid[root] = (suite.tree / root).read_bytes() + b"\n" + text
+            canaries += [Canary(f"{target}::{module}::{name}", name == good) for name in (good, bad)]
         return laid, tuple(canaries)
 
 
@@ -102,12 +109,46 @@ def _package_clause(folder: Path) -> str:
     return folder.name
 
 
-def _crates(tree: Path) -> dict[str, str]:
-    """Folder of every package of the workspace, by name."""
-    found: dict[str, str] = {}
-    for manifest in sorted(tree.rglob("Cargo.toml")):
-        name = _CRATE.search(manifest.read_text(encoding="utf-8", errors="replace"))
-        if name and "target" not in manifest.relative_to(tree).parts:
-            folder = manifest.parent.relative_to(tree).as_posix()
-            found[name[1]] = "" if folder == "." else folder + "/"
+class _Crate(NamedTuple):
+    """A package of a cargo workspace."""
+
+    tree: Path
+    folder: str
+    """Relative to the workspace, with a final slash unless empty."""
+    manifest: dict[str, Any]
+
+    def root(self, target: str) -> str | None:
+        """Root file, relative to the workspace, of a binary such as ``lib:name`` or ``test:name``; None if it has none.
+
+        As cargo finds it (the Cargo book, "Cargo Targets"): ``path`` in the manifest, else the usual places.
+        """
+        kind, _, name = target.partition(":")
+        if kind == "lib":
+            table = self.manifest.get("lib", {})
+            places = [table["path"]] if "path" in table else ["src/lib.rs"]
+        else:
+            rows = [row for row in self.manifest.get(kind, []) if row.get("name") == name and "path" in row]
+            base = {"bin": "src/bin", "test": "tests", "example": "examples", "bench": "benches"}.get(kind, "")
+            usual = [f"{base}/{name}.rs", f"{base}/{name}/main.rs", *(["src/main.rs"] if kind == "bin" else [])]
+            places = [row["path"] for row in rows] or (usual if base else [])
+        for place in places:
+            path = PurePosixPath(self.folder) / place
+            if ".." not in path.parts and (self.tree / path).is_file() and not (self.tree / path).is_symlink():
+                return path.as_posix()
+        return None
+
+
+def _crates(tree: Path) -> dict[str, _Crate]:
+    """Every package of the workspace, by name."""
+    found: dict[str, _Crate] = {}
+    for file in sorted(tree.rglob("Cargo.toml")):
+        if "target" in file.relative_to(tree).parts:
+            continue
+        try:
+            manifest = tomllib.loads(file.read_text(encoding="utf-8", errors="replace"))
+            name = str(manifest["package"]["name"])
+        except (tomllib.TOMLDecodeError, KeyError, TypeError):
+            continue
+        folder = file.parent.relative_to(tree).as_posix()
+        found[name] = _Crate(tree, "" if folder == "." else folder + "/", manifest)
     return found

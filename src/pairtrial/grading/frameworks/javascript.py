@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 import secrets
+from pathlib import Path
+from string import Template
 
 from pairtrial.grading.frameworks.base import Canary, Invocation, Suite
 from pairtrial.grading.frameworks.parts import program, word
 
-_BODY = """\
-{head}
-test('{good}', () => {{}});
-test('{bad}', () => {{ throw new Error('must fail'); }});
-"""
+_ONLY = re.compile(rb"\.only\b|\b(?:fit|fdescribe|fcontext)\b")
+"""A file that runs some of its tests only would skip ours."""
 
 
 class _JavaScript:
@@ -21,32 +22,66 @@ class _JavaScript:
     name: str
     reporter: str
     """File of the reporter."""
-    head: str
-    """First line of the canary file."""
+    imports = ""
+    """First line of what we write, where names must be imported."""
+    test: str
+    """Expressions: what declares a test, and what tests assert with beside Node's own ``assert``. Names after a ``$`` are
+    made by chance each time."""
+    expect = "globalThis.expect"
+    asserting = "globalThis.assert"
     suffix = ".test.mjs"
     healthy_exits: frozenset[int] = frozenset({1})
 
     def file_of(self, test_id: str) -> str | None:
         return test_id.partition("::")[0]
 
-    def arguments(self, suite: Suite, reporter: str, canary: str) -> list[str]:
-        """The target's command with our reporter and canary."""
+    def arguments(self, suite: Suite, tools: str, canary: str) -> list[str]:
+        """The target's command with our reporter (in the folder ``tools``) and canary."""
         raise NotImplementedError
 
     def invocation(self, suite: Suite) -> Invocation:
-        stem, good, bad = word(), word(), word()
-        file = f"{self.folder(suite)}{stem}{self.ending(suite)}"
+        good, bad = word(), word()
+        file = f"{self.folder(suite)}{word()}{self.ending(suite)}"
+        laid = {file: self.pair(good, bad)}
+        canaries = [Canary(f"{file}::{good}", True), Canary(f"{file}::{bad}", False)]
+        for name in sorted({item.partition("::")[0] for item in suite.required}):
+            text = _text(suite.tree / name)
+            if text is not None and not _ONLY.search(text):
+                good, bad = _titles(suite.required, name, text)
+                laid[name] = text + b"\n" + self.pair(good, bad, chai=b"chai" in text)
+                canaries += [Canary(f"{name}::{good}", True), Canary(f"{name}::{bad}", False)]
+        options = f'{suite.env.get("NODE_OPTIONS", "")} --require="{suite.tools}/frozen.cjs"'
         key = secrets.token_bytes(32)
-        argv = self.arguments(suite, f"{suite.tools}/{self.reporter}", file)
         return Invocation(
-            argv=tuple(argv),
-            env={**suite.env, "PAIRTRIAL_PIPES": "{report},{gift}"},
+            argv=tuple(self.arguments(suite, suite.tools, file)),
+            env={**suite.env, "NODE_OPTIONS": options.lstrip(), "PAIRTRIAL_PIPES": "{report},{gift}"},
             gift=json.dumps({"key": key.hex()}),
-            files={file: _BODY.format(head=self.head, good=good, bad=bad).encode()},
-            canaries=(Canary(f"{file}::{good}", True), Canary(f"{file}::{bad}", False)),
+            files=laid,
+            canaries=tuple(canaries),
             key=key,
-            tools={name: program(name).encode() for name in ("channel.cjs", self.reporter)},
+            tools={name: program(name).encode() for name in ("channel.cjs", "frozen.cjs", self.reporter)},
         )
+
+    def pair(self, good: str, bad: str, *, chai: bool = False) -> bytes:
+        """A test that must pass and one that must fail, on one line: a compiler of types is told to look away from it."""
+        left, right = random.SystemRandom().sample(range(2, 10_000), 2)
+        lines = [line.strip() for line in program("decoys.js").splitlines() if not line.startswith("//")]
+        names = {"a": word(), "b": word(), "c": word()}
+        imports, test, expect, asserting = (
+            Template(part).substitute(names) for part in (self.imports, self.test, self.expect, self.asserting)
+        )
+        text = Template(" ".join(lines)).substitute(
+            test=test,
+            expect=expect,
+            assert_=asserting,
+            good=json.dumps(good),
+            bad=json.dumps(bad),
+            left=left,
+            right=right,
+            chai=json.dumps(chai),
+            seed=secrets.randbelow(10_000),
+        )
+        return f"{imports}// @ts-ignore\n{text}\n".encode()
 
     def ending(self, suite: Suite) -> str:
         """End of the canary file's name."""
@@ -71,12 +106,12 @@ class NodeTest(_JavaScript):
 
     name = "node-test"
     reporter = "node_test.mjs"
-    head = "import test from 'node:test';"
+    test = "load('node:test').test"
 
-    def arguments(self, suite: Suite, reporter: str, canary: str) -> list[str]:
+    def arguments(self, suite: Suite, tools: str, canary: str) -> list[str]:
         command = list(suite.command)
         at = command.index("--test") + 1
-        options = [f"--test-reporter={reporter}", "--test-reporter-destination=stdout"]
+        options = [f"--test-reporter={tools}/{self.reporter}", "--test-reporter-destination=stdout"]
         return [*command[:at], *options, *command[at:], canary]
 
 
@@ -85,11 +120,12 @@ class Vitest(_Matched):
 
     name = "vitest"
     reporter = "vitest.mjs"
-    head = "import { test } from 'vitest';"
+    imports = "import { test as $a, expect as $b, assert as $c } from 'vitest';\n"
+    test, expect, asserting = "$a", "$b", "$c"
 
-    def arguments(self, suite: Suite, reporter: str, canary: str) -> list[str]:
+    def arguments(self, suite: Suite, tools: str, canary: str) -> list[str]:
         paths = _paths(suite)
-        return [*suite.command, f"--reporter={reporter}", "--bail=0", *([canary] if paths else [])]
+        return [*suite.command, f"--reporter={tools}/{self.reporter}", "--bail=0", *([canary] if paths else [])]
 
 
 class Jest(_Matched):
@@ -97,12 +133,14 @@ class Jest(_Matched):
 
     name = "jest"
     reporter = "jest.cjs"
-    head = "'use strict';"
+    test = "globalThis.test ?? require('@jest/globals').test"
+    expect = "(globalThis.expect ?? require('@jest/globals').expect)"
     suffix = ".test.js"
 
-    def arguments(self, suite: Suite, reporter: str, canary: str) -> list[str]:
+    def arguments(self, suite: Suite, tools: str, canary: str) -> list[str]:
         paths = _paths(suite)
-        return [*suite.command, f"--reporters={reporter}", "--bail=0", "--ci", *([canary] if paths else [])]
+        reporter = f"--reporters={tools}/{self.reporter}"
+        return [*suite.command, reporter, "--bail=0", "--ci", *([canary] if paths else [])]
 
 
 class Mocha(_JavaScript):
@@ -110,15 +148,33 @@ class Mocha(_JavaScript):
 
     name = "mocha"
     reporter = "mocha.cjs"
-    head = "const test = globalThis.it ?? globalThis.test;"
+    test = "globalThis.it ?? globalThis.test ?? require('mocha').it"
     suffix = ".test.cjs"
     healthy_exits = frozenset(range(1, 256))
     """It exits with the number of failures."""
 
-    def arguments(self, suite: Suite, reporter: str, canary: str) -> list[str]:
-        return [*suite.command, "--reporter", reporter, "--no-bail", "--exit", canary]
+    def arguments(self, suite: Suite, tools: str, canary: str) -> list[str]:
+        return [*suite.command, "--reporter", f"{tools}/{self.reporter}", "--no-bail", "--exit", canary]
 
 
 def _paths(suite: Suite) -> list[str]:
     """Files and folders that the command names; a filter that must let the canary through."""
     return [item for item in suite.command[2:] if not item.startswith("-") and item != "run"]
+
+
+def _text(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() and not file.is_symlink() else None
+
+
+def _titles(required: tuple[str, ...], file: str, text: bytes) -> tuple[str, str]:
+    """Two titles made of the words of a file's required tests that stand nowhere in the file."""
+    chance = random.SystemRandom()
+    titles = [item.partition("::")[2] for item in required if item.partition("::")[0] == file]
+    words = sorted({part for title in titles for part in re.findall(r"[A-Za-z]{2,}", title)}) or ["works"]
+    found: list[str] = []
+    while len(found) < 2:
+        title = " ".join(chance.choices(words, k=chance.randint(2, 4)))
+        while title.encode() in text or title in found:
+            title += " " + chance.choice([*words, str(chance.randint(1, 99))])
+        found.append(title)
+    return found[0], found[1]

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from pairtrial.grading.reporters.channel import Channel, hide
+from pairtrial.grading.reporters.channel import Channel, hide, seated
 
 JSON_OUTPUT = ("-Z", "unstable-options", "--format", "json", "--show-output")
 OUTCOMES = {"ok": "passed", "failed": "failed", "ignored": "skipped"}
@@ -42,11 +42,14 @@ def main(config: dict[str, Any], descriptor: int) -> int:
     arguments = list(config["args"])
     binaries, built = build(arguments, environ, channel)
     bad = 0 if built else 1
+    shared = libraries(environ)
     for binary in binaries:
         # Only where the tests run: at build time this variable changes what some build scripts do.
         own = {**environ, "RUSTC_BOOTSTRAP": "1", "CARGO_MANIFEST_DIR": binary.folder}
+        places = [os.path.dirname(binary.path), *shared, environ.get("LD_LIBRARY_PATH", "")]  # noqa: PTH120
+        own["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, places))
         name = f"{binary.package} {binary.target}"
-        bad += run([binary.path, *JSON_OUTPUT], name, own, binary.folder, channel)
+        bad += run([*seated(config["seat"]), binary.path, *JSON_OUTPUT], name, own, binary.folder, channel)
     if built and config["doctests"]:
         for package in doctested(arguments, environ):
             command = ["cargo", "test", "--doc", "--package", package, *arguments, "--", *JSON_OUTPUT]
@@ -74,6 +77,13 @@ def build(arguments: list[str], environ: dict[str, str], channel: Channel) -> tu
         # Cargo stops at the first target that cannot be built, so nothing of the workspace has run.
         channel.say("collect", "", "failed")
     return binaries, code == 0
+
+
+def libraries(environ: dict[str, str]) -> list[str]:
+    """Where Rust's own shared libraries are; the tests of a crate of macros are linked with them."""
+    command = ["rustc", "--print", "target-libdir"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=environ, check=False, text=True)
+    return done.stdout.split("\n")[:1]
 
 
 def place(message: dict[str, Any]) -> str:

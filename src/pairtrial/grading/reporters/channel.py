@@ -21,6 +21,17 @@ from typing import Any
 
 WATCHED = ("_pytest", "pluggy", "pytest", "unittest", "ast", "inspect", "doctest")
 """Packages whose functions must at the end be those of the start."""
+SEAT = """\
+import os, sys
+try:
+    out = os.readlink("/proc/self/fd/1")
+except OSError:
+    out = "-"
+os.environ[sys.argv[1]] = "%d %s" % (os.getpid(), out)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+"""Becomes the test binary, which finds in a variable who it was when it was started and where it printed to. No single
+quotes: ``go test -exec`` takes them for its own."""
 Fingerprint = dict[tuple[str, str], tuple[int, int]]
 
 
@@ -141,6 +152,11 @@ def overrides(kinds: Collection[type], case: type) -> set[tuple[str, str]]:
         if kind.__module__.partition(".")[0] != "unittest"
         for name in own & vars(kind).keys()
     }
+
+
+def seated(variable: str) -> list[str]:
+    """What to put before the command of a test binary."""
+    return ["python", "-I", "-S", "-c", SEAT, variable]
 
 
 def hide() -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-from pairtrial.grading.reporters.channel import Channel, hide
+from pairtrial.grading.reporters.channel import Channel, hide, seated
 
 OUTCOMES = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 RESULT = re.compile(r"--- (PASS|FAIL|SKIP): (.+) \(\d+\.\d+s\)\s*\Z")
@@ -101,7 +101,8 @@ def main(config: dict[str, Any], descriptor: int) -> int:
     hide()
     channel = Channel(descriptor, bytes.fromhex(config.pop("key")))
     translator = Translator(channel)
-    command = ["go", "test", "-json", *config["args"]]
+    start = " ".join(f"'{part}'" for part in seated(config["seat"]))
+    command = ["go", "test", "-json", f"-exec={start}", *config["args"]]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, **config["environ"]}) as process:
         for line in process.stdout or ():
             translator.line(line)
