@@ -185,8 +185,10 @@ async def test_a_fork_bomb_of_moderate_size_is_stopped_by_the_deadline(alive: Ca
 
 def test_blocking_form_and_host_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIRTRIAL_TEST_SECRET", "leaked")
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "/certificates.pem")  # without it npm trusts no registry behind a proxy
     result = run_blocking(["env"], env=host_env(EXTRA="1"), timeout_s=20)
     assert b"EXTRA=1" in result.stdout and b"leaked" not in result.stdout
+    assert b"NODE_EXTRA_CA_CERTS=/certificates.pem" in result.stdout
 
 
 def test_importing_prints_nothing_and_starts_nothing() -> None:
