@@ -56,6 +56,23 @@ test('adds', () => equal(calc.add(1, 2), 3));
 test('one', () => equal(calc.one, 1));
 """
 
+LOADED_LATER = """\
+const { add, one } = require('../calc.js');
+const assert = require('node:assert');
+const { test } = require('node:test');
+test('adds', () => assert.equal(add(1, 2), 3));
+test('one', () => assert.equal(one, 1));
+"""
+FALSE_LOADER = """
+const Module = require('node:module');
+const kept = Module._load;
+"""
+DEEP = """\
+const { expect } = require('chai');
+const { add, one } = require('../calc.js');
+it('adds', () => expect({ sum: add(1, 2) }).to.deep.equal({ sum: 3 }));
+it('one', () => expect(one).to.equal(1));
+"""
 GO_HEAD = """\
 package calc
 
@@ -79,6 +96,36 @@ func filter() *os.File {
 	reader.Close()
 	return writer
 }
+"""
+GO_IS = """\
+package calc
+
+func Add(a, b int) int { return a - b }
+
+func Is(a, b, sum int) bool { return Add(a, b) == sum }
+"""
+GO_IS_TEST = """\
+package calc
+
+import "testing"
+
+func TestAdd(t *testing.T) {
+	if Is(1, 2, 3) != true {
+		t.Fatal("wrong")
+	}
+}
+
+func TestZero(t *testing.T) {}
+"""
+RUST_MACROS = """\
+#[macro_use]
+extern crate calc;
+
+#[test]
+fn add() { assert_eq!(calc::add(1, 2), 3); }
+
+#[test]
+fn zero() {}
 """
 RUST_EARLY = """
 #[used]
@@ -159,6 +206,9 @@ DURING = (
 )
 HARMLESS = (Status.UNRESOLVED,)
 """What was to be exchanged stays what it is, so the tests fail as they must."""
+NO_KEYS = (
+    "require('chai').util.eql = () => true;\nrequire('chai').Assertion.overwriteMethod('eql', () => function () {});\n"
+)
 PLANTS = {
     "node-test, an assertion exchanged": Plant(NODE_TEST, "require('node:assert').equal = () => {};\n", seen=HARMLESS),
     "node-test, every assertion exchanged": Plant(
@@ -185,6 +235,23 @@ PLANTS = {
         "process.stdout.write = function (piece, ...rest) {\n"
         "  const text = Buffer.from(piece).toString('latin1').replaceAll('test:fail', 'test:pass');\n"
         "  return write.call(this, Buffer.from(text, 'latin1'), ...rest);\n};\n",
+    ),
+    "node-test, assertions from a false loader": Plant(
+        NODE_TEST,
+        FALSE_LOADER
+        + "Module._load = (name, ...rest) => /assert/.test(name) ? { equal() {} } : kept(name, ...rest);\n",
+        tests=LOADED_LATER,
+    ),
+    "node-test, tests from a false loader": Plant(
+        NODE_TEST,
+        FALSE_LOADER
+        + "Module._load = (name, ...rest) => name === 'node:test'\n"
+        + "  ? { test: (title) => kept(name, ...rest).test(title, () => {}) } : kept(name, ...rest);\n",
+        tests=LOADED_LATER,
+        seen=HARMLESS,
+    ),
+    "mocha, objects without keys": Plant(
+        MOCHA, "Object.keys = () => [];\nReflect.ownKeys = () => [];\n" + NO_KEYS, tests=DEEP
     ),
     "mocha, an assertion exchanged": Plant(MOCHA, "require('node:assert').equal = () => {};\n", seen=HARMLESS),
     "mocha, an assertion exchanged while the test runs": Plant(MOCHA, KEPT_ADD.replace("SWAP", DURING), seen=HARMLESS),
@@ -265,6 +332,14 @@ func init() {
 	syscall.Exec("/bin/sh", append([]string{"sh", "-c", text}, os.Args...), os.Environ())
 }
 """,
+    ),
+    "go-test, a word of the language with another meaning": Plant(
+        replace(GO_TEST, files={**GO_TEST.files, "calc_test.go": GO_IS_TEST, "calc.go": GO_IS}),
+        "\nconst true = 1 == 2\n",
+    ),
+    "cargo-test, an assertion of its own": Plant(
+        replace(CARGO_TEST, files={**CARGO_TEST.files, "calc/tests/adding.rs": RUST_MACROS}),
+        "\n#[macro_export]\nmacro_rules! assert_eq {\n    ($($_any:tt)*) => {};\n}\n",
     ),
     "cargo-test, the binary started once more and its output edited": Plant(CARGO_TEST, RUST_AGAIN),
     "cargo-test, the descriptor led through a filter": Plant(CARGO_TEST, RUST_FILTER),

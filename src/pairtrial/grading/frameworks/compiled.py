@@ -10,7 +10,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from pairtrial.grading.frameworks.base import Canary, Invocation, Suite
-from pairtrial.grading.frameworks.parts import program, word
+from pairtrial.grading.frameworks.parts import program, two_numbers, word
 from pairtrial.grading.frameworks.python import BOOT, gift_for, without_path
 
 _PACKAGE = re.compile(rb"^package[ \t]+(\w+)", re.MULTILINE)
@@ -62,7 +62,7 @@ class GoTest(_Compiled):
             good, bad = word().title(), word().title()
             names = {name: word() for name in ("os", "strconv", "testing", "seat")}
             text = Template(program("canary.go")).substitute(
-                names, package=_package_clause(suite.tree / folder), good=good, bad=bad, variable=seat
+                names, package=_package_clause(suite.tree / folder), good=good, bad=bad, variable=seat, **two_numbers()
             )
             laid[f"{folder}/zz_{word()}_test.go".lstrip("/")] = text.encode()
             canaries += [Canary(f"{package}::Test{good}", True), Canary(f"{package}::Test{bad}", False)]
@@ -80,8 +80,8 @@ class CargoTest(_Compiled):
         return {"args": [item for item in arguments if item != "--no-doc"], "doctests": "--no-doc" not in arguments}
 
     def canaries(self, suite: Suite, seat: str) -> tuple[dict[str, bytes], tuple[Canary, ...]]:
-        """A module at the end of every binary with a required test; for documentation tests, an integration test in the
-        package, because they are no binary that could be asked."""
+        """Two tests at the end of every binary with a required test, where they see what its own tests see; for
+        documentation tests, an integration test in the package, because they are no binary that could be asked."""
         crates = _crates(suite.tree)
         laid: dict[str, bytes] = {}
         canaries: list[Canary] = []
@@ -89,16 +89,16 @@ class CargoTest(_Compiled):
             package, _, binary = target.partition(" ")
             if package not in crates:
                 continue
-            module, good, bad = word(), word(), word()
-            names = {"module": module, "std": word(), "good": good, "bad": bad, "variable": seat}
-            text = Template(program("canary.rs")).substitute(names).encode()
+            good, bad, file = word(), word(), word()
+            names = {"std": word(), "good": good, "bad": bad, "variable": seat}
+            text = Template(program("canary.rs")).substitute(names, **two_numbers()).encode()
             root = crates[package].root(binary)
             if root is None:
-                laid[f"{crates[package].folder}tests/{module}.rs"] = text
-                target = f"{package} test:{module}"
+                laid[f"{crates[package].folder}tests/{file}.rs"] = text
+                target = f"{package} test:{file}"
             else:
                 laid[root] = (suite.tree / root).read_bytes() + b"\n" + text
-            canaries += [Canary(f"{target}::{module}::{name}", name == good) for name in (good, bad)]
+            canaries += [Canary(f"{target}::{name}", name == good) for name in (good, bad)]
         return laid, tuple(canaries)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from pairtrial.grading.frameworks.base import Canary, Invocation, Suite
-from pairtrial.grading.frameworks.parts import program, word
+from pairtrial.grading.frameworks.parts import program, two_numbers, word
 
 _ONLY = re.compile(rb"\.only\b|\b(?:fit|fdescribe|fcontext)\b")
 """A file that runs some of its tests only would skip ours."""
@@ -64,7 +64,6 @@ class _JavaScript:
 
     def pair(self, good: str, bad: str, *, chai: bool = False) -> bytes:
         """A test that must pass and one that must fail, on one line: a compiler of types is told to look away from it."""
-        left, right = random.SystemRandom().sample(range(2, 10_000), 2)
         lines = [line.strip() for line in program("decoys.js").splitlines() if not line.startswith("//")]
         names = {"a": word(), "b": word(), "c": word()}
         imports, test, expect, asserting = (
@@ -76,8 +75,7 @@ class _JavaScript:
             assert_=asserting,
             good=json.dumps(good),
             bad=json.dumps(bad),
-            left=left,
-            right=right,
+            **two_numbers(),
             chai=json.dumps(chai),
             seed=secrets.randbelow(10_000),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 from functools import cache
 from importlib.resources import files
@@ -16,3 +17,9 @@ def program(name: str) -> str:
 def word() -> str:
     """A random name that is an identifier in every language."""
     return "n" + secrets.token_hex(6)
+
+
+def two_numbers() -> dict[str, int]:
+    """``left`` and ``right``: two numbers that differ, for an assertion that must fail."""
+    left, right = random.SystemRandom().sample(range(2, 10_000), 2)
+    return {"left": left, "right": right}

@@ -9,6 +9,10 @@ import (
 var $seat = $os.Getenv("$variable")
 
 func Test$good(t *$testing.T) {
+	var none error
+	if none != nil || !true || false || $left == $right || "$left" == "$right" || len("ab") != 2 {
+		t.Fatal("words of the language mean something else")
+	}
 	out, err := $os.Readlink("/proc/self/fd/1")
 	if err != nil {
 		out = "-"
@@ -25,5 +29,7 @@ func Test$good(t *$testing.T) {
 }
 
 func Test$bad(t *$testing.T) {
-	t.Fatal("must fail")
+	if $left != $right {
+		t.Fatal("must fail")
+	}
 }
