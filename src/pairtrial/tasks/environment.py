@@ -16,6 +16,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from pairtrial.core.canonical import digest_json, sha256_hex, tree_digest
 from pairtrial.core.disk import write_atomic
 from pairtrial.core.errors import EnvironmentFault, TaskError
 from pairtrial.sandbox import Mount
-from pairtrial.tasks.locking import building_folder, discard, locked
+from pairtrial.tasks.locking import kept, publish
 from pairtrial.tasks.model import Toolchain
 from pairtrial.tasks.pack import Target
 from pairtrial.tasks.toolchains import Tools, check_offline, find_tools, install_modules, link_programs
@@ -34,7 +35,6 @@ from pairtrial.tasks.virtualenv import (
     install_arguments,
     installed,
     interpreter,
-    publish,
     run_uv,
     said_by,
     site_packages,
@@ -120,16 +120,8 @@ async def build_environment(target: Target, cache: Path, tree: Path | None) -> E
         ingredients |= {"kind": kind.value, "tools": dict(tools.versions), "programs": programs}
         if tree is not None:
             await check_offline(target, tree)
-    key = digest_json(ingredients)
-    final = cache / "environments" / key[:32]
-    found = await anyio.to_thread.run_sync(_load, final)
-    if found is not None:
-        return found
-    async with locked(cache, f"environment-{key[:32]}"):
-        found = await anyio.to_thread.run_sync(_load, final)
-        if found is None:
-            found = await _build(target, final, metadata, tools, cache)
-    return found
+    final = cache / "environments" / digest_json(ingredients)[:32]
+    return await kept(cache, "environment", final, _load, partial(_build, target, metadata, tools, cache))
 
 
 async def verify_environment(environment: Environment) -> None:
@@ -166,25 +158,23 @@ def _load(final: Path) -> Environment | None:
         return None
 
 
-async def _build(target: Target, final: Path, metadata: str | None, tools: Tools, cache: Path) -> Environment:
-    building = await anyio.to_thread.run_sync(building_folder, final)
-    try:
-        root = building / "environment"
-        await _uv(target, "venv", venv_arguments(root))
-        further: dict[str, Any] = {}
-        if target.document.environment.kind is Toolchain.PYTHON:
-            await _install(target, building, root, metadata)
-        else:
-            further = {"tools": dict(tools.versions), "places": [os.fspath(place) for place in tools.places]}
-            link_programs(tools, root)
-        if target.document.environment.kind is Toolchain.NODE:
-            further["modules"] = await install_modules(target, root, cache)
-        version = await _uv_version(target)
-        record = await anyio.to_thread.run_sync(_record, root, version, further)
-        write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
-        await anyio.to_thread.run_sync(publish, root, final)
-    finally:
-        await discard(building)
+async def _build(
+    target: Target, metadata: str | None, tools: Tools, cache: Path, building: Path, final: Path
+) -> Environment:
+    root = building / "environment"
+    await _uv(target, "venv", venv_arguments(root))
+    further: dict[str, Any] = {}
+    if target.document.environment.kind is Toolchain.PYTHON:
+        await _install(target, building, root, metadata)
+    else:
+        further = {"tools": dict(tools.versions), "places": [os.fspath(place) for place in tools.places]}
+        link_programs(tools, root)
+    if target.document.environment.kind is Toolchain.NODE:
+        further["modules"] = await install_modules(target, root, cache)
+    version = await _uv_version(target)
+    record = await anyio.to_thread.run_sync(_record, root, version, further)
+    write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+    await anyio.to_thread.run_sync(publish, root, final)
     built = _load(final)
     if built is None:
         raise EnvironmentFault(f"{final}: the environment that was built cannot be read", slug="environment-failed")

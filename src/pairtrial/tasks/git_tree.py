@@ -18,7 +18,7 @@ from pairtrial.core.errors import EnvironmentFault, TaskError
 from pairtrial.sandbox.process import run
 from pairtrial.sandbox.protocol import ExecResult
 from pairtrial.tasks.archive import DROPPED
-from pairtrial.tasks.locking import building_folder, discard, locked, make_folder
+from pairtrial.tasks.locking import kept, make_folder, present
 from pairtrial.tasks.model import GitCommit
 from pairtrial.tasks.registry import said, tool_env
 
@@ -49,18 +49,11 @@ class GitTree:
             raise TaskError(f"{self._name}: source.bundle: {self._document.bundle}: no such file", slug="missing-file")
 
     async def fetch(self, cache: Path) -> None:
-        stored = self._stored(cache)
-        if stored.exists():
-            return
-        async with locked(cache, f"source-{self._document.commit}"):
-            if stored.exists():
-                return
-            building = await anyio.to_thread.run_sync(building_folder, stored)
-            try:
-                await self._fetch(building / "git")
-                (building / "git").rename(stored)
-            finally:
-                await discard(building)
+        await kept(cache, "source", self._stored(cache), present, self._download)
+
+    async def _download(self, building: Path, stored: Path) -> Path:
+        await self._fetch(building / "git")
+        return (building / "git").rename(stored)
 
     async def _fetch(self, repository: Path) -> None:
         document = self._document

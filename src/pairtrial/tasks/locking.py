@@ -6,10 +6,11 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -18,6 +19,7 @@ from pairtrial.core.disk import remove_tree
 from pairtrial.core.errors import EnvironmentFault
 
 _POLL_S = 0.05
+_T = TypeVar("_T")
 
 
 @asynccontextmanager
@@ -43,6 +45,41 @@ async def locked(cache: Path, name: str) -> AsyncIterator[None]:
         os.close(descriptor)
 
 
+async def kept(
+    cache: Path, kind: str, final: Path, load: Callable[[Path], _T | None], build: Callable[[Path, Path], Awaitable[_T]]
+) -> _T:
+    """What ``load`` finds at ``final``, else what ``build`` puts there; one builder at a time, the others wait for it.
+
+    ``build`` gets a fresh folder beside ``final``, which is removed in the end, and ``final``, to which it renames what
+    is whole.
+    """
+    found = await anyio.to_thread.run_sync(load, final)
+    if found is not None:
+        return found
+    async with locked(cache, f"{kind}-{final.name}"):
+        found = await anyio.to_thread.run_sync(load, final)
+        if found is not None:
+            return found
+        building = await anyio.to_thread.run_sync(_building_folder, final)
+        try:
+            return await build(building, final)
+        finally:
+            await _discard(building)
+
+
+def present(path: Path) -> Path | None:
+    """``path`` where it exists: the ``load`` of what has no record to check it by."""
+    return path if path.exists() else None
+
+
+def publish(root: Path, final: Path) -> None:
+    """Give what was built its name in the cache."""
+    if final.exists():
+        # Whatever is there could not be loaded: half of an older build, or damaged by hand.
+        remove_tree(final)
+    root.rename(final)
+
+
 def make_folder(path: Path) -> Path:
     """``path``, made when needed; `EnvironmentFault` when the disk refuses."""
     try:
@@ -52,7 +89,7 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def building_folder(final: Path) -> Path:
+def _building_folder(final: Path) -> Path:
     """A fresh folder beside ``final`` to build it in.
 
     To be called with the lock of ``final`` held: what an earlier builder left behind when it was killed is removed.
@@ -67,7 +104,7 @@ def building_folder(final: Path) -> Path:
         raise _unwritable(parent, fault) from fault
 
 
-async def discard(building: Path) -> None:
+async def _discard(building: Path) -> None:
     """Remove what was being built, also when the work is being cancelled."""
     with anyio.CancelScope(shield=True):
         await anyio.to_thread.run_sync(partial(shutil.rmtree, building, ignore_errors=True))

@@ -22,7 +22,7 @@ from pairtrial.tasks.adapted import Adapted
 from pairtrial.tasks.archive import DROPPED, unpack
 from pairtrial.tasks.debian import download_deb, unpack_deb
 from pairtrial.tasks.git_tree import GitTree
-from pairtrial.tasks.locking import building_folder, discard, locked, make_folder
+from pairtrial.tasks.locking import kept, make_folder, present
 from pairtrial.tasks.model import DebianBinary, GitCommit, Local, NpmTarball, PypiSdist
 from pairtrial.tasks.npm import download_npm
 from pairtrial.tasks.pack import Target
@@ -108,19 +108,13 @@ class _Archive:
         return self._sha256
 
     async def fetch(self, cache: Path) -> None:
-        stored = self._stored(cache)
-        if stored.exists():
-            return
-        async with locked(cache, f"source-{self._sha256}"):
-            if stored.exists():
-                return
-            building = await anyio.to_thread.run_sync(building_folder, stored)
-            try:
-                temporary = building / "archive"
-                await self._fetch(temporary)
-                await anyio.to_thread.run_sync(self._keep, temporary, stored)
-            finally:
-                await discard(building)
+        await kept(cache, "source", self._stored(cache), present, self._download)
+
+    async def _download(self, building: Path, stored: Path) -> Path:
+        temporary = building / "archive"
+        await self._fetch(temporary)
+        await anyio.to_thread.run_sync(self._keep, temporary, stored)
+        return stored
 
     def _keep(self, temporary: Path, stored: Path) -> None:
         found = sha256_file(temporary)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,11 +57,3 @@ def said_by(done: ExecResult) -> str:
     chatter = ("Using Python", "Checked", "Resolved", "Prepared", "Installed", "Found")
     text = done.stderr.decode(errors="replace")
     return " ".join(" ".join(line for line in text.splitlines() if not line.startswith(chatter)).split())[-1500:]
-
-
-def publish(root: Path, final: Path) -> None:
-    """Give a finished environment its name in the cache."""
-    if final.exists():
-        # Whatever is there could not be loaded: half of an older build, or damaged by hand.
-        shutil.rmtree(final)
-    root.rename(final)

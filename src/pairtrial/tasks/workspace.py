@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from pairtrial.tasks.copying import copy_verified
 from pairtrial.tasks.defects import apply_defect
 from pairtrial.tasks.environment import Environment, build_environment
 from pairtrial.tasks.hiding import cut_lines, hide_files, hide_other_tests, hide_tests
-from pairtrial.tasks.locking import building_folder, discard, locked
+from pairtrial.tasks.locking import kept, publish
 from pairtrial.tasks.model import Framework, Toolchain
 from pairtrial.tasks.pack import Task
 from pairtrial.tasks.sources import source_for
@@ -99,12 +100,7 @@ async def prepare_trees(task: Task, cache: Path) -> Trees:
     await source.check()
     key = digest_json({"format": _FORMAT, "source": source.digest(), **_ingredients(task)})
     final = cache / "prepared" / key[:32]
-    record = await anyio.to_thread.run_sync(_load, final)
-    if record is None:
-        async with locked(cache, f"prepared-{key[:32]}"):
-            record = await anyio.to_thread.run_sync(_load, final)
-            if record is None:
-                record = await _build(task, cache, final)
+    record = await kept(cache, "prepared", final, _load, partial(_build, task, cache))
     return Trees(
         task=task,
         visible=final / "visible",
@@ -223,25 +219,19 @@ def _load(final: Path) -> dict[str, str] | None:
     return record if whole else None
 
 
-async def _build(task: Task, cache: Path, final: Path) -> dict[str, str]:
-    building = await anyio.to_thread.run_sync(building_folder, final)
-    try:
-        root = building / "prepared"
-        root.mkdir()
-        defective, visible = root / "defective", root / "visible"
-        await source_for(task.target).materialise(cache, defective)
-        await anyio.to_thread.run_sync(_fold, task, defective, visible)
-        commit = await _commit(visible)
-        if excluded := _EXCLUDED.get(task.target.document.environment.kind):
-            (visible / ".git" / "info").mkdir()
-            (visible / ".git" / "info" / "exclude").write_text(excluded, encoding="utf-8")
-        record = await anyio.to_thread.run_sync(_describe, defective, visible, commit)
-        write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
-        if final.exists():
-            await anyio.to_thread.run_sync(remove_tree, final)
-        root.rename(final)
-    finally:
-        await discard(building)
+async def _build(task: Task, cache: Path, building: Path, final: Path) -> dict[str, str]:
+    root = building / "prepared"
+    root.mkdir()
+    defective, visible = root / "defective", root / "visible"
+    await source_for(task.target).materialise(cache, defective)
+    await anyio.to_thread.run_sync(_fold, task, defective, visible)
+    commit = await _commit(visible)
+    if excluded := _EXCLUDED.get(task.target.document.environment.kind):
+        (visible / ".git" / "info").mkdir()
+        (visible / ".git" / "info" / "exclude").write_text(excluded, encoding="utf-8")
+    record = await anyio.to_thread.run_sync(_describe, defective, visible, commit)
+    write_atomic(root / RECORD, json.dumps(record, indent=1, sort_keys=True).encode())
+    await anyio.to_thread.run_sync(publish, root, final)
     return record
 
 

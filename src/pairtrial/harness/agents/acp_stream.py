@@ -10,9 +10,8 @@ from pairtrial.core.status import Status, StopReason
 from pairtrial.harness.agents.base import Expected
 from pairtrial.harness.agents.native import count
 from pairtrial.harness.agents.reads import located
-from pairtrial.harness.agents.session import NOTHING, Reply, Void, encode_line, other, read_object, size_of, text_of
-from pairtrial.harness.events import Malformed, Message, Result, Startup, ToolCall, Usage
-from pairtrial.sandbox import ExecResult
+from pairtrial.harness.agents.session import NOTHING, ObjectSession, Reply, Void, encode_line, other, size_of, text_of
+from pairtrial.harness.events import Message, Result, Startup, ToolCall, Usage
 
 INITIALIZE, AUTHENTICATE, SESSION, MODE, PROMPT = 1, 2, 3, 4, 5
 TITLE = re.compile(r"^(?P<tool>\S+) \((?P<server>\S+) MCP Server\)$")
@@ -25,7 +24,7 @@ STOPS = {
 }
 
 
-class AcpSession:
+class AcpSession(ObjectSession):
     """``initialize``, ``authenticate`` where it must be, ``session/new`` with the arm's servers, ``session/prompt``."""
 
     def __init__(
@@ -56,13 +55,7 @@ class AcpSession:
         abilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
         return Reply(send=(_call(INITIALIZE, "initialize", {"protocolVersion": 1, "clientCapabilities": abilities}),))
 
-    def take(self, line: bytes) -> Reply:
-        """One message."""
-        if not line.strip():
-            return NOTHING
-        value = read_object(line)
-        if isinstance(value, Malformed):
-            return Reply((value,))
+    def _take(self, value: dict[str, Any]) -> Reply:
         if "method" in value and "id" in value:
             return self._asked(value)
         if value.get("method") == "session/update":
@@ -229,10 +222,6 @@ class AcpSession:
             fresh, out = count(tokens.get("input_tokens")), count(tokens.get("output_tokens"))
             return [Usage(model=self._expected.model, input_tokens=fresh, output_tokens=out)]
         return []
-
-    def finish(self, ended: ExecResult) -> Reply:
-        """Everything was said."""
-        return NOTHING
 
 
 def _server(name: str, server: Mapping[str, Any]) -> dict[str, Any]:

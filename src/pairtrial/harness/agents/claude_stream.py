@@ -11,19 +11,18 @@ from pairtrial.core.status import Status, StopReason
 from pairtrial.harness.agents.base import Baseline, Expected
 from pairtrial.harness.agents.reads import Readers, read_paths
 from pairtrial.harness.agents.session import (
-    NOTHING,
+    ObjectSession,
     Preflight,
     Reply,
     Void,
     beyond,
     encode_line,
     other,
-    read_object,
     size_of,
     strings,
     text_of,
 )
-from pairtrial.harness.events import Event, Malformed, Message, Result, ServerStatus, Startup, ToolCall, Usage
+from pairtrial.harness.events import Event, Message, Result, ServerStatus, Startup, ToolCall, Usage
 from pairtrial.sandbox import ExecResult
 
 SYNTHETIC = "<synthetic>"
@@ -75,7 +74,7 @@ class Fault:
         return bool(self.names & PROVIDERS_FAULT or DISCONNECTED.search(self.text))
 
 
-class ClaudeSession:
+class ClaudeSession(ObjectSession):
     """``initialize``, ``mcp_status``, and only then the prompt; further turns follow one by one."""
 
     def __init__(self, prompt: str, expected: Expected, baseline: Baseline, turns: tuple[str, ...] = ()) -> None:
@@ -96,13 +95,7 @@ class ClaudeSession:
         """Ask what it started with."""
         return Reply(send=(_control("initialize", "initialize"),))
 
-    def take(self, line: bytes) -> Reply:
-        """One line of the stream."""
-        if not line.strip():
-            return NOTHING
-        value = read_object(line)
-        if isinstance(value, Malformed):
-            return Reply((value,))
+    def _take(self, value: dict[str, Any]) -> Reply:
         match value.get("type"):
             case "control_response":
                 return self._control(value)

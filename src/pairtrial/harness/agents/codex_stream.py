@@ -9,17 +9,16 @@ from pairtrial.harness.agents.base import Expected
 from pairtrial.harness.agents.native import count
 from pairtrial.harness.agents.session import (
     NOTHING,
+    ObjectSession,
     Preflight,
     Reply,
     Void,
     encode_line,
     other,
-    read_object,
     size_of,
     text_of,
 )
-from pairtrial.harness.events import Event, Malformed, Message, Result, ServerStatus, Startup, ToolCall, Usage
-from pairtrial.sandbox import ExecResult
+from pairtrial.harness.events import Event, Message, Result, ServerStatus, Startup, ToolCall, Usage
 
 INITIALIZE, THREAD, SERVERS, TURN = 1, 2, 3, 4
 QUIET = frozenset(
@@ -30,7 +29,7 @@ QUIET = frozenset(
 """Notifications that say nothing which a later one does not."""
 
 
-class CodexSession:
+class CodexSession(ObjectSession):
     """``initialize``, ``thread/start``, ``mcpServerStatus/list``, and only then ``turn/start``."""
 
     def __init__(self, prompt: str, expected: Expected, workspace: str, turns: tuple[str, ...] = ()) -> None:
@@ -50,23 +49,13 @@ class CodexSession:
         info = {"name": "pairtrial", "title": "pairtrial", "version": "1"}
         return Reply(send=(_call(INITIALIZE, "initialize", {"clientInfo": info}),))
 
-    def take(self, line: bytes) -> Reply:
-        """One message."""
-        if not line.strip():
-            return NOTHING
-        value = read_object(line)
-        if isinstance(value, Malformed):
-            return Reply((value,))
+    def _take(self, value: dict[str, Any]) -> Reply:
         if "method" in value and "id" in value:
             return self._asked(value)
         if "method" in value:
             params = value.get("params")
             return self._notified(str(value["method"]), params if isinstance(params, dict) else {})
         return self._answered(value)
-
-    def finish(self, ended: ExecResult) -> Reply:
-        """Everything was said."""
-        return NOTHING
 
     # ---- before the prompt -------------------------------------------------------------------------------------
     def _answered(self, value: dict[str, Any]) -> Reply:

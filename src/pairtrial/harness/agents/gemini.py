@@ -11,8 +11,8 @@ from pairtrial.harness.agents.base import Expected, Invocation, Place, load_mani
 from pairtrial.harness.agents.native import NativeAdapter, count
 from pairtrial.harness.agents.programs import find_program
 from pairtrial.harness.agents.reads import Readers, read_paths
-from pairtrial.harness.agents.session import NOTHING, Reply, other, read_object, size_of
-from pairtrial.harness.events import Malformed, Message, Result, Startup, ToolCall, Usage
+from pairtrial.harness.agents.session import NOTHING, ObjectSession, Reply, other, size_of
+from pairtrial.harness.events import Message, Result, Startup, ToolCall, Usage
 from pairtrial.prereg.plan import AgentSpec
 from pairtrial.sandbox import ExecResult
 
@@ -72,7 +72,7 @@ class GeminiAdapter(NativeAdapter):
         return GeminiSession(invocation.stdin, expected)
 
 
-class GeminiSession:
+class GeminiSession(ObjectSession):
     """``init``, ``message``, ``tool_use``, ``tool_result``, ``result``."""
 
     def __init__(self, prompt: bytes, expected: Expected) -> None:
@@ -85,13 +85,7 @@ class GeminiSession:
         """The prompt."""
         return Reply(send=(self._prompt,), close=True)
 
-    def take(self, line: bytes) -> Reply:
-        """One event."""
-        if not line.strip():
-            return NOTHING
-        value = read_object(line)
-        if isinstance(value, Malformed):
-            return Reply((value,))
+    def _take(self, value: dict[str, Any]) -> Reply:
         match value.get("type"):
             case "init":
                 # The stream names no version: the program's digest stands for it.

@@ -11,7 +11,7 @@ from pairtrial.core.status import StopReason
 from pairtrial.harness.agents.base import Expected, Invocation, Place, load_manifest
 from pairtrial.harness.agents.native import NativeAdapter, count
 from pairtrial.harness.agents.programs import find_program
-from pairtrial.harness.agents.session import NOTHING, Reply, other, read_object, size_of, text_of
+from pairtrial.harness.agents.session import NOTHING, ObjectSession, Reply, other, read_object, size_of, text_of
 from pairtrial.harness.events import Event, Malformed, Message, Result, Startup, ToolCall, Usage
 from pairtrial.prereg.plan import AgentSpec
 from pairtrial.sandbox import ExecResult
@@ -71,7 +71,7 @@ class MiniSweAgentAdapter(NativeAdapter):
         return MiniSession(invocation.stdin, expected)
 
 
-class MiniSession:
+class MiniSession(ObjectSession):
     """``start``, a ``message`` each, ``end`` with the exit status."""
 
     def __init__(self, prompt: bytes, expected: Expected) -> None:
@@ -87,13 +87,7 @@ class MiniSession:
         """The prompt."""
         return Reply(send=(self._prompt,), close=True)
 
-    def take(self, line: bytes) -> Reply:
-        """One line of the driver."""
-        if not line.strip():
-            return NOTHING
-        value = read_object(line)
-        if isinstance(value, Malformed):
-            return Reply((value,))
+    def _take(self, value: dict[str, Any]) -> Reply:
         match value.get("type"):
             case "start":
                 self._started = True

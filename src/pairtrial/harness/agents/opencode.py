@@ -12,8 +12,8 @@ from pairtrial.harness.agents.base import Expected, Invocation, Place, load_mani
 from pairtrial.harness.agents.native import NativeAdapter, count
 from pairtrial.harness.agents.programs import find_program
 from pairtrial.harness.agents.reads import Readers, read_paths
-from pairtrial.harness.agents.session import NOTHING, Preflight, Reply, other, read_object, size_of
-from pairtrial.harness.events import Malformed, Message, Result, ServerStatus, Startup, ToolCall, Usage
+from pairtrial.harness.agents.session import NOTHING, ObjectSession, Preflight, Reply, other, size_of
+from pairtrial.harness.events import Message, Result, ServerStatus, Startup, ToolCall, Usage
 from pairtrial.prereg.plan import AgentSpec
 from pairtrial.sandbox import ExecResult
 
@@ -107,7 +107,7 @@ def _server(server: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "local", "command": command, "environment": dict(server["env"]), "enabled": True, "timeout": 30_000}
 
 
-class OpenCodeSession:
+class OpenCodeSession(ObjectSession):
     """``step_start``, ``tool_use``, ``text``, ``step_finish``; no event says that all is over."""
 
     def __init__(self, prompt: bytes, expected: Expected) -> None:
@@ -123,13 +123,7 @@ class OpenCodeSession:
         """Nothing: the prompt is sent when the servers are known."""
         return NOTHING
 
-    def take(self, line: bytes) -> Reply:
-        """One event."""
-        if not line.strip():
-            return NOTHING
-        value = read_object(line)
-        if isinstance(value, Malformed):
-            return Reply((value,))
+    def _take(self, value: dict[str, Any]) -> Reply:
         if value.get("type") == "mcp_status" and not self._started:
             return self._start(value)
         part = value.get("part")

@@ -7,6 +7,7 @@ agent's conversation can be tested from a recorded stream.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -87,6 +88,29 @@ class PlainSession:
 
     def finish(self, ended: ExecResult) -> Reply:
         """Nothing more."""
+        return NOTHING
+
+
+class ObjectSession(ABC):
+    """A stream of JSON objects, one a line; an agent's own is a subclass."""
+
+    @abstractmethod
+    def open(self) -> Reply:
+        """What is said first."""
+
+    def take(self, line: bytes) -> Reply:
+        """A blank line means nothing, one that holds no object is told as it is."""
+        if not line.strip():
+            return NOTHING
+        value = read_object(line)
+        return Reply((value,)) if isinstance(value, Malformed) else self._take(value)
+
+    @abstractmethod
+    def _take(self, value: dict[str, Any]) -> Reply:
+        """What an object means."""
+
+    def finish(self, ended: ExecResult) -> Reply:
+        """Everything was said."""
         return NOTHING
 
 

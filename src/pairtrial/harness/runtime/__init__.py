@@ -23,12 +23,11 @@ from pairtrial.core.canonical import digest_json, sha256_file, tree_digest
 from pairtrial.core.disk import write_atomic
 from pairtrial.core.errors import EnvironmentFault
 from pairtrial.sandbox.process import run
-from pairtrial.tasks.locking import building_folder, discard, locked
+from pairtrial.tasks.locking import kept, publish
 from pairtrial.tasks.virtualenv import (
     install_arguments,
     installed,
     interpreter,
-    publish,
     run_uv,
     said_by,
     site_packages,
@@ -71,17 +70,7 @@ async def build_runtime(cache: Path) -> Runtime:
         "platform": sysconfig.get_platform(),
     }
     final = cache / "runtimes" / digest_json(ingredients)[:32]
-    found = await anyio.to_thread.run_sync(_load, final)
-    if found is not None:
-        return found
-    async with locked(cache, f"runtime-{final.name}"):
-        found = await anyio.to_thread.run_sync(_load, final)
-        if found is None:
-            await _build(final)
-            found = await anyio.to_thread.run_sync(_load, final)
-    if found is None:
-        raise EnvironmentFault(f"{final}: the runtime that was built cannot be read", slug="environment-failed")
-    return found
+    return await kept(cache, "runtime", final, _load, _build)
 
 
 def _program_digest() -> str:
@@ -105,21 +94,21 @@ def _load(final: Path) -> Runtime | None:
         return None
 
 
-async def _build(final: Path) -> None:
-    building = await anyio.to_thread.run_sync(building_folder, final)
-    try:
-        root = building / "runtime"
-        await _uv(venv_arguments(root))
-        await _uv(install_arguments(root, LOCK))
-        await anyio.to_thread.run_sync(_copy_program, site_packages(root))
-        python = os.fspath(root / "bin" / "python")
-        program = os.fspath(site_packages(root) / _PACKAGE.name)
-        await _own(python, ["-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", program])
-        await _own(python, ["-I", "-c", _WORKS])
-        await anyio.to_thread.run_sync(_write_record, root)
-        await anyio.to_thread.run_sync(publish, root, final)
-    finally:
-        await discard(building)
+async def _build(building: Path, final: Path) -> Runtime:
+    root = building / "runtime"
+    await _uv(venv_arguments(root))
+    await _uv(install_arguments(root, LOCK))
+    await anyio.to_thread.run_sync(_copy_program, site_packages(root))
+    python = os.fspath(root / "bin" / "python")
+    program = os.fspath(site_packages(root) / _PACKAGE.name)
+    await _own(python, ["-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", program])
+    await _own(python, ["-I", "-c", _WORKS])
+    await anyio.to_thread.run_sync(_write_record, root)
+    await anyio.to_thread.run_sync(publish, root, final)
+    built = await anyio.to_thread.run_sync(_load, final)
+    if built is None:
+        raise EnvironmentFault(f"{final}: the runtime that was built cannot be read", slug="environment-failed")
+    return built
 
 
 def _copy_program(site: Path) -> None:
