@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pairtrial.core.canonical import digest_json, sha256_file
+from pairtrial.core.canonical import digest_json
 from pairtrial.harness.agents.base import Adapter, Baseline, Expected, Invocation, Place, load_manifest, split_turns
 from pairtrial.harness.agents.claude_stream import ClaudeSession
-from pairtrial.harness.agents.programs import find_program
+from pairtrial.harness.agents.programs import find_program, own_code
 from pairtrial.prereg.plan import AgentSpec
 
 CORE_TOOLS = ("Bash", "Edit", "Read", "Write")
@@ -86,9 +86,8 @@ class ClaudeCodeAdapter(Adapter):
 
     def program_digest(self, agent: AgentSpec) -> str:
         """The binary, and the code that drives it."""
-        here = Path(__file__).parent
-        own = {name: sha256_file(here / name) for name in ("claude_code.py", "claude_stream.py", "claude_code.yaml")}
-        return digest_json({"program": find_program(self.manifest, agent.version).digest, **own})
+        program = find_program(self.manifest, agent.version).digest
+        return digest_json({"program": program, **own_code("claude_code.py", "claude_stream.py", "claude_code.yaml")})
 
     def folders(self, agent: AgentSpec) -> tuple[Path, ...]:
         """The binary's folder."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pairtrial.core.canonical import digest_json, sha256_file
+from pairtrial.core.canonical import digest_json
 from pairtrial.harness.agents.base import Adapter, Baseline
-from pairtrial.harness.agents.programs import find_program
+from pairtrial.harness.agents.programs import find_program, own_code
 from pairtrial.prereg.plan import AgentSpec
 
 
@@ -36,9 +36,8 @@ class NativeAdapter(Adapter):
 
     def program_digest(self, agent: AgentSpec) -> str:
         """The program, and the code that drives it."""
-        here = Path(__file__).parent
-        own = {name: sha256_file(here / name) for name in (*self.own_files, "native.py")}
-        return digest_json({"program": find_program(self.manifest, agent.version).digest, **own})
+        program = find_program(self.manifest, agent.version).digest
+        return digest_json({"program": program, **own_code(*self.own_files, "native.py")})
 
     def folders(self, agent: AgentSpec) -> tuple[Path, ...]:
         """The program's folder, and its interpreter's."""

@@ -99,3 +99,9 @@ def installed_digest(source: ProgramSource, folder: Path) -> str:
     if source.digest_of is not None:
         return tree_digest(folder / source.digest_of)
     return sha256_file(folder / source.path)
+
+
+def own_code(*names: str) -> dict[str, str]:
+    """SHA-256 of the files that drive an agent, beside this module, and of those that every agent's sessions share."""
+    here = Path(__file__).parent
+    return {name: sha256_file(here / name) for name in (*names, "base.py", "reads.py", "session.py")}
