@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import anyio
 from pairtrial.core.disk import copy_tree, remove_tree
 from pairtrial.core.status import Status
 from pairtrial.grading import Grade, capture, grade
+from pairtrial.grading.observe import link_modules
 from pairtrial.sandbox import Limits, SandboxSpec, make_sandbox
 from pairtrial.tasks import Prepared, load_pack, prepare, task_env, test_command, unbroken_tree
 
@@ -74,11 +76,14 @@ def bare(prepared: Prepared, root: Path) -> float:
     """Seconds of the target's own command in a fresh copy."""
     workspace = root / "bare"
     copy_tree(prepared.defective, workspace)
+    link_modules(prepared, os.fspath(prepared.environment.root), workspace)
     (workspace / ".tmp").mkdir()
     env = {**task_env(prepared.task, prepared, os.fspath(workspace)), "HOME": os.fspath(workspace / ".tmp")}
     command = test_command(prepared.task)
+    path = os.pathsep.join([os.fspath(prepared.environment.bin), env.get("PATH", os.defpath)])
+    program = shutil.which(command[0], path=path) or command[0]
     began = time.perf_counter()
-    subprocess.run([prepared.environment.bin / command[0], *command[1:]], cwd=workspace, env=env, capture_output=True)
+    subprocess.run([program, *command[1:]], cwd=workspace, env=env, capture_output=True)
     took = time.perf_counter() - began
     remove_tree(workspace)
     return took
